@@ -1,0 +1,63 @@
+# The index of commands. Each installs what it needs into .venv on first use, and nothing the second time.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+STAMP := $(VENV)/.stamp
+INPUTS := pyproject.toml constraints.txt
+
+# One thread per worker: two on a busy machine can be many times slower than one.
+TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
+
+.PHONY: help setup demo test test-slow check bench docs clean
+
+help:
+	@echo "make setup   create .venv with what a user needs"
+	@echo "make demo    the whole story in three minutes, on embedded data"
+	@echo "make test    all tests but the slow ones (make test-slow runs those)"
+	@echo "make check   format, lint, types, layers and the fast tests"
+	@echo "make bench   speed against other libraries, as ratios"
+	@echo "make docs    build the guide into site/"
+	@echo "make clean   remove what these commands made"
+
+setup: $(STAMP)-user
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(STAMP)-user: $(INPUTS) | $(VENV)/bin/python
+	@echo "installing leastwise into $(VENV) (torch takes a minute or two) …"
+	$(INSTALL) .
+	@touch $@
+
+$(STAMP)-%: $(STAMP)-user
+	@echo "adding what 'make $*' needs …"
+	$(INSTALL) ".[$*]"
+	@touch $@
+
+demo: $(STAMP)-user
+	$(BIN)/leastwise demo
+
+test: $(STAMP)-test
+	$(TEST) -m "not slow"
+
+test-slow: $(STAMP)-test
+	$(TEST) -m slow
+
+check: $(STAMP)-check
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(TEST) -m "not slow and not medium"
+
+bench: $(STAMP)-bench
+	$(BIN)/python benchmarks/attacks.py
+
+docs: $(STAMP)-docs
+	$(BIN)/mkdocs build --quiet --strict
+
+clean:
+	rm -rf $(VENV) results site dist build .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

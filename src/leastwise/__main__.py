@@ -1,0 +1,13 @@
+"""`python -m leastwise` and the `leastwise` command."""
+
+import sys
+
+from leastwise.cli import main
+
+
+def run() -> None:
+    sys.exit(main())
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,89 @@
+"""What an attacker climbs. A goal remembers each clean example once and scores logits against it.
+
+`bind` returns tensors with one row per example, so that when examples leave the batch their rows
+leave with them; `score` gives one number per example, higher meaning closer to a mistake.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from leastwise.losses import kl, margin, odds
+from leastwise.types import Images, Labels, Logits, PerExample
+
+
+@runtime_checkable
+class Goal(Protocol):
+    @property
+    def clean_forwards(self) -> int:
+        """Forward passes of the clean batch that `bind` needs."""
+        ...
+
+    def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]: ...
+    def score(self, z: Logits, *bound: Tensor) -> PerExample: ...
+
+
+@dataclass(frozen=True)
+class CE:
+    """Cross-entropy of softmax(k·z), climbed through its log-odds logsumexp_{j != y} k·z_j - k·z_y.
+
+    Cross-entropy is a monotone function of the log-odds, so the direction is the same, without
+    underflow. `inverse_temperature` k = 1/T is Tian's Temperature-PGD: larger is steeper.
+    """
+
+    inverse_temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.inverse_temperature > 0:
+            raise ValueError(f"the inverse temperature 1/T must be positive, but saw {self.inverse_temperature}")
+
+    @property
+    def clean_forwards(self) -> int:
+        return 0
+
+    def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]:
+        return (y,)
+
+    def score(self, z: Logits, *bound: Tensor) -> PerExample:
+        (y,) = bound
+        return odds(self.inverse_temperature * z, y)
+
+
+@dataclass(frozen=True)
+class KL:
+    """KL(p(x) || p(x')), the inner problem of TRADES. Its gradient is zero at x' = x: start elsewhere."""
+
+    @property
+    def clean_forwards(self) -> int:
+        return 1
+
+    def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]:
+        with torch.no_grad():
+            return (model(x),)
+
+    def score(self, z: Logits, *bound: Tensor) -> PerExample:
+        (clean,) = bound
+        return kl(clean, z)
+
+
+@dataclass(frozen=True)
+class Margin:
+    """-max(z_y - max_{j != y} z_j, -kappa): Carlini and Wagner's loss inside PGD.
+
+    kappa is how far past the boundary it keeps pushing; 50 is the community's C&W-20.
+    """
+
+    kappa: float = 50.0
+
+    @property
+    def clean_forwards(self) -> int:
+        return 0
+
+    def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]:
+        return (y,)
+
+    def score(self, z: Logits, *bound: Tensor) -> PerExample:
+        (y,) = bound
+        return -margin(z, y).clamp_min(-self.kappa)

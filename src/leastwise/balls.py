@@ -1,0 +1,132 @@
+"""Threat models: the set of perturbations an attacker may use, as three small operations.
+
+`eps` is one number, or one per example (what class-wise radii need: `attack.at(eps[y])`).
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Protocol, Self, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from leastwise.noise import Noise
+from leastwise.types import Images, Mask, PerExample, Rows
+
+Radius = float | PerExample
+
+TOLERANCE = 1e-6  # rounding that a point may be outside its ball or the pixel range by
+
+
+@runtime_checkable
+class Ball(Protocol):
+    @property
+    def eps(self) -> Radius: ...
+    def sample(self, x: Images, noise: Noise) -> Images:
+        """A uniformly drawn perturbation."""
+        ...
+
+    def project(self, d: Images) -> Images:
+        """The nearest perturbation inside the ball."""
+        ...
+
+    def steepest(self, g: Images) -> Images:
+        """The direction of unit size along which a linear function with gradient g grows fastest."""
+        ...
+
+    def norm(self, d: Images) -> PerExample: ...
+    def at(self, eps: Radius) -> Self:
+        """The same shape with another radius."""
+        ...
+
+
+@dataclass(frozen=True)
+class Linf:
+    """Every pixel may move by eps."""
+
+    eps: Radius
+
+    def __post_init__(self) -> None:
+        check_radius(self.eps)
+
+    def sample(self, x: Images, noise: Noise) -> Images:
+        return column(self.eps, x) * (2 * noise.uniform(tuple(x.shape[1:]), x.dtype) - 1)
+
+    def project(self, d: Images) -> Images:
+        limit = column(self.eps, d)
+        return d.clamp(-limit, limit)
+
+    def steepest(self, g: Images) -> Images:
+        return g.sign()
+
+    def norm(self, d: Images) -> PerExample:
+        return d.flatten(1).abs().amax(dim=1)
+
+    def at(self, eps: Radius) -> Self:
+        return replace(self, eps=eps)
+
+
+@dataclass(frozen=True)
+class L2:
+    """The Euclidean length of the perturbation is at most eps."""
+
+    eps: Radius
+
+    def __post_init__(self) -> None:
+        check_radius(self.eps)
+
+    def sample(self, x: Images, noise: Noise) -> Images:
+        direction = unit(noise.fork("direction").normal(tuple(x.shape[1:]), x.dtype))
+        # The volume within radius r grows as r^d, so a uniform draw has radius u^(1/d).
+        radius = noise.fork("radius").uniform((1, 1, 1), x.dtype) ** (1 / math.prod(x.shape[1:]))
+        return column(self.eps, x) * radius * direction
+
+    def project(self, d: Images) -> Images:
+        length = column(self.norm(d), d)
+        return d * (column(self.eps, d) / length.clamp_min(torch.finfo(d.dtype).tiny)).clamp(max=1)
+
+    def steepest(self, g: Images) -> Images:
+        return unit(g)
+
+    def norm(self, d: Images) -> PerExample:
+        return torch.linalg.vector_norm(d.flatten(1), dim=1)
+
+    def at(self, eps: Radius) -> Self:
+        return replace(self, eps=eps)
+
+
+def unit(g: Images) -> Images:
+    """Scaled to length one; a zero gradient stays zero.
+
+    Dividing by the largest entry first keeps tiny gradients from vanishing when they are squared.
+    """
+    tiny = torch.finfo(g.dtype).tiny
+    g = g / column(g.flatten(1).abs().amax(dim=1).clamp_min(tiny), g)
+    return g / column(torch.linalg.vector_norm(g.flatten(1), dim=1).clamp_min(tiny), g)
+
+
+def column(value: Radius, x: Images) -> Float[Tensor, "*b_or_one c h w"] | Float[Tensor, ""]:
+    """A number, or one per example, in a form that multiplies a batch of images."""
+    if isinstance(value, Tensor):
+        return value.to(x.dtype).view(-1, 1, 1, 1)
+    return torch.tensor(value, dtype=x.dtype, device=x.device)
+
+
+def pick(value: Radius, rows: Rows) -> Radius:
+    """The radius (or step) of some of the examples."""
+    return value[rows] if isinstance(value, Tensor) else value
+
+
+def check_radius(eps: Radius) -> None:
+    ok = bool((eps >= 0).all() and eps.isfinite().all()) if isinstance(eps, Tensor) else eps >= 0 and math.isfinite(eps)
+    if not ok:
+        raise ValueError(f"eps must be a finite number, zero or more, in pixel units such as 8/255, but saw {eps}")
+
+
+def inside(ball: Ball, x: Images, x_adv: Images) -> Mask:
+    """Which points are legal: within eps of their image and within [0, 1], up to rounding."""
+    eps = ball.eps.to(x.dtype) if isinstance(ball.eps, Tensor) else ball.eps
+    pixels = x_adv.flatten(1)
+    near = ball.norm(x_adv - x) <= eps + TOLERANCE
+    return near & (pixels.amin(dim=1) >= -TOLERANCE) & (pixels.amax(dim=1) <= 1 + TOLERANCE)

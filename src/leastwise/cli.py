@@ -1,0 +1,104 @@
+"""The command line's front door: finds the verb, and turns every mistake into one sentence.
+
+It imports neither torch nor the argument parser until a verb needs them, so help is immediate.
+"""
+
+import contextlib
+import difflib
+import io
+import os
+import re
+import sys
+from collections.abc import Sequence
+from typing import Protocol
+
+BAD_INPUT, INTERRUPTED = 2, 130
+
+VERBS = {
+    "demo": "train and audit two networks on the embedded data: the whole story in three minutes",
+    "audit": "attack a classifier and report every class, with intervals",
+    "train": "train a network and write a checkpoint",
+    "list": "the attacks, data sets, methods and models that have names",
+}
+
+OVERVIEW = """usage: leastwise VERB [options]
+
+Audit and train image classifiers class by class under attack.
+
+verbs
+{verbs}
+
+`leastwise VERB --help` explains a verb; `leastwise --version` prints the version."""
+
+
+class Command(Protocol):
+    def run(self) -> None: ...
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code: 0 done, 2 bad input, 130 interrupted."""
+    verb, *rest = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    try:
+        if verb in ("-h", "--help"):
+            print(OVERVIEW.format(verbs="\n".join(f"  {verb:7} {about}" for verb, about in VERBS.items())))
+        elif verb == "--version":
+            from leastwise import __version__
+
+            print(f"leastwise {__version__}")
+        else:
+            parse(verb, rest).run()
+    except BrokenPipeError:  # the reader of our output went away, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        complain("interrupted; the same command starts again where finished work allows")
+        return INTERRUPTED
+    except (ValueError, OSError) as error:
+        if os.environ.get("LEASTWISE_TRACEBACK"):
+            raise
+        complain(sentence(error))
+        return BAD_INPUT
+    return 0
+
+
+def complain(text: str) -> None:
+    print(f"leastwise: {text}", file=sys.stderr)
+
+
+def sentence(error: ValueError | OSError) -> str:
+    if isinstance(error, OSError):
+        return f"cannot use {error.filename or 'a file'}: {error.strerror or error}"
+    return " ".join(str(error).split())
+
+
+def parse(verb: str, arguments: Sequence[str]) -> Command:
+    """The command a user typed, as a value; a mistake is one sentence with the nearest right word."""
+    if verb not in VERBS:
+        near = difflib.get_close_matches(verb, VERBS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"choose {', '.join(VERBS)}"
+        raise ValueError(f"there is no verb {verb!r}: {hint}")
+    import tyro
+
+    from leastwise.commands import COMMANDS
+
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return tyro.cli(COMMANDS[verb], prog=f"leastwise {verb}", args=list(arguments))
+    except SystemExit as stop:
+        if stop.code in (0, None):
+            raise
+        raise ValueError(f"{in_one_line(said.getvalue())}; see leastwise {verb} --help") from None
+
+
+def in_one_line(boxed: str) -> str:
+    """The first part of tyro's boxed message, without the box, and its suggestion if there is one."""
+    parts: list[list[str]] = [[]]
+    for line in boxed.splitlines()[1:-1]:
+        text = line.strip("│ ")
+        if text and not text.strip("─"):
+            parts.append([])
+        elif text:
+            parts[-1].append(text)
+    message = " ".join(parts[0]).split(" Got errors")[0].rstrip(".")
+    near = re.search(r"Perhaps you meant:? +(--[\w-]+)", " ".join(sum(parts[1:], [])))
+    return message[:1].lower() + message[1:] + (f"; did you mean {near[1]}?" if near else "")

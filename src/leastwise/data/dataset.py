@@ -1,0 +1,185 @@
+"""A labelled set of images whose examples keep their ids through every subset.
+
+`images` is anything that gives uint8 arrays by row numbers (an array, a memory map, a reader that
+decodes files); a subset only changes which rows are looked at, so memory stays flat.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from jaxtyping import Int, UInt8
+
+
+from leastwise.noise import shuffled
+from leastwise.store import sha256
+from leastwise.types import Images, Labels
+
+HASH_BLOCK = 1024  # images hashed at a time
+
+
+class ImageRows(Protocol):
+    """Where pixels come from: `source[rows]` is uint8 `[n c h w]`. A numpy array is one."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    def __getitem__(self, rows: Int[np.ndarray, " n"], /) -> UInt8[np.ndarray, "n c h w"]: ...
+
+
+class Batch(NamedTuple):
+    x: Images
+    y: Labels
+    ids: Labels
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Images, labels and stable ids. Unbalanced sets and classes without examples are normal."""
+
+    images: ImageRows
+    labels: Int[np.ndarray, " n"]
+    names: tuple[str, ...]
+    ids: Int[np.ndarray, " n"]
+    rows: Int[np.ndarray, " n"]
+    groups: tuple[tuple[str, tuple[int, ...]], ...] = ()  # superclasses: name and its classes
+
+    @classmethod
+    def of(
+        cls,
+        images: ImageRows,
+        labels: Int[np.ndarray, " n"],
+        names: Sequence[str] | None = None,
+        ids: Int[np.ndarray, " n"] | None = None,
+    ) -> "Dataset":
+        """Check and assemble. Without names the classes are "0", "1", …; without ids, row numbers."""
+        labels = np.asarray(labels)
+        if len(images.shape) != 4:
+            raise ValueError(f"images need the shape [n, channels, height, width], but saw {list(images.shape)}")
+        if getattr(images, "dtype", np.uint8) != np.uint8:
+            raise ValueError(
+                f"images need the type uint8 (0 to 255), but saw {getattr(images, 'dtype', None)}: "
+                "for floats in [0, 1], multiply by 255 and round"
+            )
+        if labels.dtype.kind not in "iu":
+            raise ValueError(f"labels need an integer type, but saw {labels.dtype}: convert them to int64")
+        if labels.shape != (images.shape[0],):
+            raise ValueError(f"every image needs one label, but saw {images.shape[0]} images and labels {labels.shape}")
+        labels = labels.astype(np.int64)
+        if names is None:
+            names = [str(c) for c in range(int(labels.max(initial=-1)) + 1)]
+        check_labels(labels, len(names))
+        rows = np.arange(len(labels), dtype=np.int64)
+        ids = rows if ids is None else np.asarray(ids).astype(np.int64)
+        if ids.shape != labels.shape or len(np.unique(ids)) != len(ids):
+            raise ValueError(f"every image needs its own id, but saw {len(np.unique(ids))} ids for {len(labels)} images")
+        return cls(images, labels, tuple(map(str, names)), ids, rows)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def k(self) -> int:
+        return len(self.names)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height, width."""
+        _, c, h, w = self.images.shape
+        return c, h, w
+
+    @property
+    def counts(self) -> Int[np.ndarray, " k"]:
+        """Examples per class."""
+        return np.bincount(self.labels, minlength=self.k)
+
+    def only(self, classes: Sequence[int | str]) -> "Dataset":
+        """The examples of some classes, by index or name. The other classes stay in `names`, empty."""
+        return self.where(np.isin(self.labels, [self.index(c) for c in classes]))
+
+    def without(self, cls: int | str) -> "Dataset":
+        """Everything but one class."""
+        return self.where(self.labels != self.index(cls))
+
+    def take(self, per_class: int) -> "Dataset":
+        """The first examples of each class, in order; a class with fewer keeps what it has."""
+        return self.where(self.place_in_class(np.arange(len(self))) < per_class)
+
+    def split(self, valid_per_class: int, seed: int = 0) -> tuple["Dataset", "Dataset"]:
+        """(training, validation): a random choice of each class goes to validation."""
+        short = [name for name, n in zip(self.names, self.counts, strict=True) if 0 < n <= valid_per_class]
+        if short:
+            raise ValueError(
+                f"taking {valid_per_class} validation images per class would leave nothing to train on for "
+                f"{', '.join(short)}: ask for fewer"
+            )
+        order = shuffled(torch.from_numpy(self.ids), seed, "split").numpy()
+        valid = self.place_in_class(order) < valid_per_class
+        return self.where(~valid), self.where(valid)
+
+    def relabel(self, mapping: Mapping[int, int], names: Sequence[str] | None = None) -> "Dataset":
+        """New labels, class by class; with `names`, a new list of classes.
+
+        Without `names` classes that are not mentioned keep their label; with `names` every class that
+        has examples must be mentioned, so that a label never means another class by accident.
+        """
+        present = set(np.unique(self.labels).tolist())
+        if names is not None and (left := present - set(mapping)):
+            raise ValueError(f"with new names every class needs a new label, but {sorted(left)} have none: add them")
+        table = {c: mapping.get(c, c) for c in present}
+        labels = np.array([table[c] for c in self.labels.tolist()], dtype=np.int64)
+        names = self.names if names is None else tuple(names)
+        check_labels(labels, len(names))
+        return replace(self, labels=labels, names=names, groups=())
+
+    def batches(self, size: int, order: Int[np.ndarray, " m"] | None = None) -> Iterator[Batch]:
+        """Batches in the given order of positions (all, in sequence, by default); pixels become floats in [0, 1]."""
+        order = np.arange(len(self)) if order is None else order
+        for start in range(0, len(order), size):
+            yield self.batch(order[start : start + size])
+
+    def batch(self, positions: Int[np.ndarray, " m"]) -> Batch:
+        pixels = torch.from_numpy(np.ascontiguousarray(self.images[self.rows[positions]]))
+        return Batch(
+            pixels.float() / 255, torch.from_numpy(self.labels[positions]), torch.from_numpy(self.ids[positions])
+        )
+
+    def where(self, keep: "np.ndarray") -> "Dataset":
+        return replace(self, labels=self.labels[keep], ids=self.ids[keep], rows=self.rows[keep])
+
+    def index(self, cls: int | str) -> int:
+        """The index of a class given by index or name."""
+        if isinstance(cls, str):
+            if cls not in self.names:
+                raise ValueError(f"there is no class {cls!r} in this data set: its classes are {', '.join(self.names)}")
+            return self.names.index(cls)
+        if not 0 <= cls < self.k:
+            raise ValueError(f"class {cls} is out of range: this data set has classes 0 to {self.k - 1}")
+        return cls
+
+    def place_in_class(self, order: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+        """For each example, how many of its class come before it in `order`."""
+        by_class = order[np.argsort(self.labels[order], kind="stable")]
+        first = np.concatenate([[0], np.cumsum(self.counts)[:-1]])
+        place = np.empty(len(self), dtype=np.int64)
+        place[by_class] = np.arange(len(self)) - first[self.labels[by_class]]
+        return place
+
+    def digest(self) -> str:
+        """A hash of pixels, labels, ids and names: the same examples give the same digest."""
+        blocks = (self.rows[i : i + HASH_BLOCK] for i in range(0, len(self), HASH_BLOCK))
+        pixels = sha256(*(sha256(np.ascontiguousarray(self.images[rows]).tobytes()).encode() for rows in blocks))
+        return sha256(
+            pixels.encode(), self.labels.tobytes(), self.ids.tobytes(), *(name.encode() for name in self.names)
+        )
+
+
+def check_labels(labels: Int[np.ndarray, " n"], k: int) -> None:
+    if len(labels) and not (0 <= labels.min() and labels.max() < k):
+        raise ValueError(
+            f"labels must be 0 to {k - 1} for {k} classes, but saw {labels.min()} to {labels.max()}: "
+            "renumber them or name all classes"
+        )
+
+

@@ -1,0 +1,237 @@
+"""Evidence: one small record per example and condition, from which every table and interval follows.
+
+On disk it is one safetensors file (arrays and one JSON text, nothing that can run), the same bytes
+for the same recipe. A digest over everything inside is checked on loading.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_arrays
+from safetensors.numpy import save as save_arrays
+
+from leastwise.attacks import NEVER, Outcome
+from leastwise.frame import ClassFrame, Tally
+from leastwise.losses import entropy, margin
+from leastwise.recipe import key_of_json
+from leastwise.store import sha256, write_atomic
+from leastwise.types import Images, Labels, Logits
+
+SCHEMA = 1
+FILE = "evidence.safetensors"
+
+Whole = Int[np.ndarray, " n"]
+Real = Float[np.ndarray, " n"]
+Square = Float[np.ndarray, "k k"]
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """What one condition did to each example, and class sums for the geometry of the outputs."""
+
+    predicted: Whole
+    runner_up: Whole
+    margin: Real  # true logit minus the largest other
+    p_true: Real
+    p_predicted: Real
+    p_runner_up: Real
+    p_squared: Real  # sum over classes of squared probabilities: gives the variance of confidence
+    entropy: Real
+    by: Whole  # member of a combined attack that ended with this point
+    step: Whole  # gradient steps at which it was first misclassified, or NEVER
+    linf: Real  # size of the perturbation, both ways
+    l2: Real
+    logit_sum: Square  # row: true class; sum of logits
+    probability_sum: Square
+    forwards: int  # passes of single examples
+    backwards: int
+
+
+def record(z: Logits, y: Labels, x: Images, outcome: Outcome) -> Record:
+    """The record of a batch from the logits at the attacked points."""
+    k = z.shape[1]
+    p = z.softmax(dim=1)
+    predicted = z.argmax(dim=1)
+    runner_up = z.scatter(1, predicted[:, None], -torch.inf).argmax(dim=1)
+    moved = (outcome.x_adv - x).flatten(1)
+
+    def probability(classes: Labels) -> Real:
+        return real(p.gather(1, classes[:, None]).squeeze(1))
+
+    def class_sum(values: Logits) -> Square:
+        sums = torch.zeros(k, k, dtype=torch.float64, device=values.device)
+        return sums.index_add_(0, y, values.double()).cpu().numpy()
+
+    return Record(
+        predicted=whole(predicted),
+        runner_up=whole(runner_up),
+        margin=real(margin(z, y)),
+        p_true=probability(y),
+        p_predicted=probability(predicted),
+        p_runner_up=probability(runner_up),
+        p_squared=real(p.square().sum(dim=1)),
+        entropy=real(entropy(z)),
+        by=whole(outcome.by),
+        step=whole(outcome.step),
+        linf=real(moved.abs().amax(dim=1)),
+        l2=real(torch.linalg.vector_norm(moved, dim=1)),
+        logit_sum=class_sum(z),
+        probability_sum=class_sum(p),
+        forwards=outcome.forwards,
+        backwards=outcome.backwards,
+    )
+
+
+def whole(values: Labels) -> Whole:
+    return values.to(torch.int32).cpu().numpy()
+
+
+def real(values: torch.Tensor) -> Real:
+    return values.to(torch.float32).cpu().numpy()
+
+
+def join(records: Sequence[Record], order: "np.ndarray | None" = None) -> Record:
+    """Records of different examples under one condition: per-example arrays follow each other, sums add."""
+
+    def joined(name: str) -> Any:
+        values = [getattr(r, name) for r in records]
+        if name in ("forwards", "backwards"):
+            return sum(values)
+        if values[0].ndim == 2:
+            return np.sum(values, axis=0)
+        return np.concatenate(values) if order is None else np.concatenate(values)[order]
+
+    return Record(**{f.name: joined(f.name) for f in fields(Record)})
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Everything an audit found, by condition; examples are in the order of their ids."""
+
+    ids: Whole
+    labels: Whole
+    names: tuple[str, ...]
+    conditions: Mapping[str, Record]
+    recipe: str  # canonical JSON of what determined this evidence
+
+    @property
+    def key(self) -> str:
+        return key_of_json(self.recipe)
+
+    @property
+    def k(self) -> int:
+        return len(self.names)
+
+    def correct(self, condition: str) -> "np.ndarray":
+        return self.conditions[condition].predicted == self.labels
+
+    def tally(self, condition: str) -> Tally:
+        y = torch.from_numpy(self.labels.astype(np.int64))
+        return Tally.count(y, torch.from_numpy(self.correct(condition)), self.k)
+
+    def frame(self) -> ClassFrame:
+        return ClassFrame.of({name: self.tally(name) for name in self.conditions}, self.names)
+
+    def __add__(self, other: "Evidence") -> "Evidence":
+        return merge([self, other])
+
+    def save(self, path: Path) -> None:
+        write_atomic(path, self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        arrays = {"ids": self.ids, "labels": self.labels}
+        counts = {}
+        for condition, r in self.conditions.items():
+            counts[condition] = {"forwards": r.forwards, "backwards": r.backwards}
+            arrays |= {f"{condition}.{f.name}": getattr(r, f.name) for f in fields(Record) if f.name not in counts[condition]}
+        about = {"schema": SCHEMA, "names": list(self.names), "conditions": counts, "recipe": self.recipe}
+        arrays = {name: np.ascontiguousarray(value) for name, value in arrays.items()}
+        about["digest"] = digest(arrays, about)
+        # One metadata entry: safetensors does not promise an order among several.
+        return save_arrays(arrays, metadata={"leastwise": json.dumps(about, ensure_ascii=False)})
+
+    def verify(self) -> None:
+        """Raise ValueError unless the evidence is consistent in itself."""
+        n, k = len(self.ids), self.k
+        expect(len(np.unique(self.ids)) == n and bool((np.diff(self.ids) > 0).all()), "ids are not distinct and sorted")
+        expect(self.labels.shape == (n,) and in_range(self.labels, 0, k - 1), "labels are outside the classes")
+        for name, r in self.conditions.items():
+            for f in fields(Record):
+                value = getattr(r, f.name)
+                if isinstance(value, np.ndarray):
+                    expect(value.shape == ((k, k) if f.name.endswith("_sum") else (n,)), f"{name}: {f.name} has a wrong size")
+            expect(in_range(r.predicted, 0, k - 1), f"{name}: predictions are outside the classes")
+            probabilities = np.concatenate([r.p_true, r.p_predicted, r.p_runner_up, r.p_squared])
+            expect(in_range(probabilities, 0, 1 + 1e-5), f"{name}: probabilities are outside [0, 1]")
+            expect(bool(((r.margin > 0) <= (r.predicted == self.labels)).all()), f"{name}: margins contradict predictions")
+            expect(bool(((r.margin < 0) <= (r.predicted != self.labels)).all()), f"{name}: margins contradict predictions")
+            expect(in_range(r.entropy, -1e-5, float(np.log(k)) + 1e-5), f"{name}: entropies are outside [0, ln k]")
+            expect(bool((r.step >= NEVER).all() and (r.linf >= 0).all()), f"{name}: steps or norms are negative")
+
+
+def load(path: Path) -> Evidence:
+    """Read and check: a damaged or edited file is refused, and nothing in it is executed."""
+    if path.is_dir():
+        path = path / FILE
+    if not path.is_file():
+        raise ValueError(f"there is no evidence at {path}: give the folder that `leastwise audit` wrote")
+    content = path.read_bytes()
+    try:
+        arrays = load_arrays(content)
+        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        about = json.loads(header["__metadata__"]["leastwise"])
+        expect(about["schema"] == SCHEMA, f"schema {about['schema']} is not {SCHEMA}")
+        stated = about.pop("digest")
+        expect(stated == digest(arrays, about), "its digest does not match its content")
+        conditions = {
+            name: Record(
+                **{f.name: arrays[f"{name}.{f.name}"] for f in fields(Record) if f.name not in counts},
+                **counts,
+            )
+            for name, counts in about["conditions"].items()
+        }
+        evidence = Evidence(arrays["ids"], arrays["labels"], tuple(about["names"]), conditions, about["recipe"])
+    except (SafetensorError, KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is not evidence ({type(error).__name__} while reading): audit again") from None
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged or was edited ({error}): audit again") from None
+    evidence.verify()
+    return evidence
+
+
+def merge(parts: Sequence[Evidence]) -> Evidence:
+    """Evidence of disjoint examples under one recipe, in any order of the parts."""
+    # Sums of floats depend on their order, so the parts are put into one order first.
+    parts = sorted(parts, key=lambda part: int(part.ids.min(initial=0)))
+    first = parts[0]
+    for part in parts[1:]:
+        expect(part.recipe == first.recipe and part.names == first.names, "evidence of different recipes cannot be merged")
+    ids = np.concatenate([part.ids for part in parts])
+    expect(len(np.unique(ids)) == len(ids), "evidence of the same examples cannot be merged")
+    order = np.argsort(ids)
+    labels = np.concatenate([part.labels for part in parts])[order]
+    conditions = {name: join([part.conditions[name] for part in parts], order) for name in first.conditions}
+    return replace(first, ids=ids[order], labels=labels, conditions=conditions)
+
+
+def digest(arrays: Mapping[str, "np.ndarray"], about: Mapping[str, Any]) -> str:
+    parts = [json.dumps(about, sort_keys=True).encode()]
+    for name in sorted(arrays):
+        parts += [name.encode(), str(arrays[name].dtype).encode(), str(arrays[name].shape).encode(), arrays[name].tobytes()]
+    return sha256(*parts)
+
+
+def expect(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise ValueError(otherwise)
+
+
+def in_range(values: "np.ndarray", low: float, high: float) -> bool:
+    return len(values) == 0 or bool(values.min() >= low and values.max() <= high)

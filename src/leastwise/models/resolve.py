@@ -1,0 +1,71 @@
+"""From what a user types to a Classifier: `file.py:function`, `package.module:function` or a checkpoint."""
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+from torch import nn
+
+from leastwise.models.architectures import Shape
+from leastwise.models.checkpoint import load_checkpoint
+from leastwise.models.classifier import Classifier, wrap
+
+
+def resolve(
+    spec: str,
+    shape: Shape,
+    k: int,
+    arch: str | None = None,
+    mean: Sequence[float] = (),
+    std: Sequence[float] = (),
+) -> Classifier:
+    """`spec` as a Classifier for images of `shape` and `k` classes.
+
+    A function is code, and naming one is asking for it to run; a checkpoint never runs any.
+    """
+    place, _, function = spec.rpartition(":")
+    if place and function.isidentifier():
+        if arch is not None:
+            raise ValueError(f"{spec} builds its own network: leave --arch out")
+        return wrap(call(spec, module_at(place), function), k, mean, std)
+    path = Path(spec)
+    if not path.is_file():
+        raise ValueError(
+            f"there is no model {spec!r}: give a checkpoint file, path/file.py:function or package.module:function"
+        )
+    if path.suffix == ".py":
+        raise ValueError(f"{spec} is a Python file: say which function returns the network, as in {spec}:build")
+    return load_checkpoint(path, arch, shape, k, mean, std)
+
+
+def module_at(place: str) -> ModuleType:
+    if place.endswith(".py"):
+        path = Path(place)
+        if not path.is_file():
+            raise ValueError(f"there is no file {place!r}: check the path before the colon")
+        name = f"leastwise_user_{path.stem}"
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module  # dataclasses and pickles inside the file look their module up by name
+        spec.loader.exec_module(module)
+        return module
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))  # as `python -m` does: the user's own modules are found
+    try:
+        return importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        raise ValueError(f"cannot import {place!r} ({error}): check the name, or give path/file.py:function") from None
+
+
+def call(spec: str, module: ModuleType, function: str) -> nn.Module:
+    build = getattr(module, function, None)
+    if not callable(build):
+        raise ValueError(f"{spec} names no function: define {function}() there, returning a torch.nn.Module")
+    net = build()
+    if not isinstance(net, nn.Module):
+        raise ValueError(f"{spec} must return a torch.nn.Module, but returned {type(net).__name__}")
+    return net

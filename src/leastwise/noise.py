@@ -1,0 +1,95 @@
+"""Counter-based randomness: a number is a function of (seed, purpose, example id, draw, position).
+
+An example's noise therefore does not depend on its place in a batch, on the batch size, on who else
+is there, or on what was drawn before; nothing touches torch's global generators.
+
+The generator is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011),
+written with int64 tensors so that it runs on the example's own device. The 128-bit counter holds
+(position, draw, low id, high id) and the 64-bit key is a hash of seed and purpose, so two different
+addresses can never share a block of numbers under one key.
+"""
+
+import hashlib
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from leastwise.types import Rows
+
+WORD = 0xFFFFFFFF
+ROUND_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+KEY_INCREMENTS = (0x9E3779B9, 0xBB67AE85)
+ROUNDS = 10
+
+Words = Int[Tensor, "*shape"]  # unsigned 32-bit words, held in int64
+
+
+def philox(counter: tuple[Words, Words, Words, Words], key: tuple[int, int]) -> tuple[Words, Words, Words, Words]:
+    """Four random words for each counter."""
+    c0, c1, c2, c3 = counter
+    k0, k1 = key
+    for _ in range(ROUNDS):
+        # The 64-bit products wrap into the sign bit; both halves are masked back to unsigned words.
+        p0, p1 = c0 * ROUND_MULTIPLIERS[0], c2 * ROUND_MULTIPLIERS[1]
+        c0, c1, c2, c3 = (
+            ((p1 >> 32) & WORD) ^ c1 ^ k0,
+            p1 & WORD,
+            ((p0 >> 32) & WORD) ^ c3 ^ k1,
+            p0 & WORD,
+        )
+        k0, k1 = (k0 + KEY_INCREMENTS[0]) & WORD, (k1 + KEY_INCREMENTS[1]) & WORD
+    return c0, c1, c2, c3
+
+
+@dataclass(frozen=True, eq=False)
+class Noise:
+    """The randomness of a batch of examples, one independent stream per example id."""
+
+    seed: int
+    ids: Int[Tensor, " b"]
+    purpose: str = ""
+    draw: int = 0
+
+    def fork(self, purpose: str, draw: int | None = None) -> "Noise":
+        """Independent noise for a named use; `draw` counts repetitions of it (epochs, restarts)."""
+        return replace(self, purpose=f"{self.purpose}/{purpose}", draw=self.draw if draw is None else draw)
+
+    def pick(self, rows: Rows) -> "Noise":
+        """The noise of some of the examples: what they draw is unchanged."""
+        return replace(self, ids=self.ids[rows])
+
+    def uniform(self, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Float[Tensor, "b *shape"]:
+        """Uniform in (0, 1). The values have 24 significant bits, so float32 and float64 agree exactly."""
+        return ((self.words(shape) >> 9).to(dtype) + 0.5) / (1 << 23)
+
+    def normal(self, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Float[Tensor, "b *shape"]:
+        """Standard normal, by Box and Muller."""
+        u = self.uniform((2, *shape), dtype)
+        return (-2 * u[:, 0].log()).sqrt() * (2 * math.pi * u[:, 1]).cos()
+
+    def words(self, shape: tuple[int, ...]) -> Int[Tensor, "b *shape"]:
+        """Random unsigned 32-bit words, in int64."""
+        size = math.prod(shape)
+        blocks = -(-size // 4)
+        position = torch.arange(blocks, device=self.ids.device).expand(len(self.ids), blocks)
+        low, high = (self.ids & WORD)[:, None], ((self.ids >> 32) & WORD)[:, None]
+        draw = torch.full_like(low, self.draw & WORD)
+        words = philox((position, draw.expand_as(position), low.expand_as(position), high.expand_as(position)), self.key)
+        return torch.stack(words, dim=2).reshape(len(self.ids), 4 * blocks)[:, :size].reshape(len(self.ids), *shape)
+
+    @property
+    def key(self) -> tuple[int, int]:
+        digest = hashlib.sha256(f"{self.seed}|{self.purpose}".encode()).digest()
+        return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:8], "little")
+
+
+def shuffled(ids: Int[Tensor, " n"], seed: int, purpose: str, draw: int = 0) -> Rows:
+    """A random order of the examples: positions sorted by a 64-bit word that belongs to each id.
+
+    Removing an example leaves the order of the others as it was.
+    """
+    words = Noise(seed, ids, f"/{purpose}", draw).words((2,))
+    return torch.argsort((words[:, 0] << 31) ^ words[:, 1], stable=True)

@@ -1,0 +1,47 @@
+"""Jobs as values: what to train and what to audit, in an order that does each thing once."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from leastwise.audit import BATCH_SIZE, Conditions
+from leastwise.train import Training
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train a network of a known architecture on a known data set."""
+
+    data: str
+    arch: str
+    training: Training
+    per_class: int | None = None  # only the first images of each class
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Audit the network that a training made."""
+
+    model: Train
+    data: str
+    conditions: Conditions
+    seed: int = 0
+    per_class: int | None = None
+    batch_size: int = BATCH_SIZE
+
+
+Job = Train | Audit
+
+
+def needs(job: Job) -> tuple[Job, ...]:
+    """What must be finished before the job can start."""
+    return (job.model,) if isinstance(job, Audit) else ()
+
+
+def ordered(jobs: Iterable[Job]) -> tuple[Job, ...]:
+    """Every job and all it needs, each once, needs first."""
+    plan: dict[Job, None] = {}
+    for job in jobs:
+        plan |= dict.fromkeys((*ordered(needs(job)), job))
+    return tuple(plan)

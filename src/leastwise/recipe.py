@@ -1,0 +1,46 @@
+"""Recipes are values: frozen dataclasses made of numbers, strings, tuples and each other.
+
+The hash of a recipe's canonical JSON is its cache key: two recipes that compare equal have the same
+key, and anything that would change a result changes the key.
+"""
+
+import hashlib
+import json
+import math
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+KEY_LENGTH = 16  # hex digits: 64 bits, no accidental collision among billions of recipes
+
+
+def plain(value: Any) -> Any:
+    """The recipe as JSON values; a dataclass becomes an object with its type's name."""
+    match value:
+        case None | bool() | str() | int():
+            return value
+        case float():
+            if not math.isfinite(value):
+                raise ValueError(f"a recipe holds finite numbers only, but saw {value}: replace it by a finite value")
+            return int(value) if value.is_integer() else value  # 1.0 and 1 are equal, so they have one key
+        case tuple():
+            return [plain(v) for v in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return {"type": type(value).__name__} | {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+    raise ValueError(
+        f"a recipe is made of numbers, strings, tuples and frozen dataclasses, but saw {type(value).__name__}: "
+        "give a plain value instead"
+    )
+
+
+def canonical(value: Any) -> str:
+    """One text per recipe: sorted keys, no spaces, plain ASCII."""
+    return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def key_of_json(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]
+
+
+def key(value: Any) -> str:
+    """The recipe's cache key."""
+    return key_of_json(canonical(value))

@@ -1,0 +1,63 @@
+"""Progress that is always visible: a bar in a terminal, plain lines elsewhere."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from leastwise import audit, train
+from leastwise.objectives import Epoch
+
+LINE_EVERY = 5.0  # seconds between plain lines
+WARM_UP = 2.0  # seconds before the time left is worth saying
+
+Event = train.Step | Epoch | audit.Step
+Show = Callable[[float, str], None]  # fraction done, and a note
+
+
+@contextmanager
+def progress(console: Console, label: str) -> Iterator[Callable[[Event], None]]:
+    """A listener for the events of a training or an audit that shows how far it is and what it found so far."""
+    shown = bar(console, label) if console.is_terminal else lines(console, label)
+    with shown as show:
+
+        def watch(event: Event) -> None:
+            if isinstance(event, train.Step):
+                show(event.fraction, f"epoch {event.epoch}")
+            elif isinstance(event, audit.Step):
+                show(event.fraction, f"{event.condition} {100 * event.so_far.overall:.1f} %")
+
+        yield watch
+
+
+@contextmanager
+def bar(console: Console, label: str) -> Iterator[Show]:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}", style="dim"),
+    )
+    with Progress(*columns, console=console) as display:
+        task = display.add_task(label, total=1.0, note="")
+        yield lambda fraction, note: display.update(task, completed=fraction, note=note)
+
+
+@contextmanager
+def lines(console: Console, label: str) -> Iterator[Show]:
+    begun, said = time.monotonic(), 0.0
+
+    def show(fraction: float, note: str) -> None:
+        nonlocal said
+        now = time.monotonic()
+        if now - said >= LINE_EVERY or fraction >= 1:
+            spent = now - begun
+            left = f"about {spent * (1 - fraction) / fraction:.0f} s left, " if spent > WARM_UP and fraction < 1 else ""
+            text = f"{label}: {100 * fraction:.0f} %, {left}{note}"
+            console.print(text, markup=False, highlight=False, soft_wrap=True)
+            said = now
+
+    yield show

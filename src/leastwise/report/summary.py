@@ -1,0 +1,54 @@
+"""Evidence -> summary.json: the class-wise numbers, ready to read by any program."""
+
+import math
+from typing import Any
+
+from leastwise.evidence import Evidence
+from leastwise.frame import ClassFrame
+from leastwise.statistics import CONFIDENCE, wilson
+
+SCHEMA = 1
+FILE = "summary.json"
+
+
+def summary(evidence: Evidence) -> dict[str, Any]:
+    """Fractions in [0, 1]; `cv` in percent squared, `mcd` and `std` in points; null for a class without examples."""
+    frame = evidence.frame()
+    return {
+        "schema": SCHEMA,
+        "key": evidence.key,
+        "classes": list(evidence.names),
+        "interval": {"method": "wilson", "confidence": CONFIDENCE},
+        "conditions": {name: condition(frame, row) for row, name in enumerate(frame.conditions)},
+    }
+
+
+def condition(frame: ClassFrame, row: int) -> dict[str, Any]:
+    n, correct = frame.n[row].numpy(), frame.correct[row].numpy()
+    low, high = wilson(correct, n)
+    accuracy = [number(a) for a in frame.accuracy[row].tolist()]
+    worst = int(frame.worst[row])
+    return {
+        "n": n.tolist(),
+        "correct": correct.tolist(),
+        "accuracy": accuracy,
+        "low": [number(v) for v in low.tolist()],
+        "high": [number(v) for v in high.tolist()],
+        "overall": number(float(frame.overall[row])),
+        "macro": number(float(frame.macro[row])),
+        "worst": {
+            "index": worst,
+            "class": frame.names[worst],
+            "accuracy": accuracy[worst],
+            "low": number(float(low[worst])),
+            "high": number(float(high[worst])),
+        },
+        "cv": number(1e4 * float(frame.variance[row])),
+        "mcd": number(100 * float(frame.gap[row])),
+        "std": number(100 * float(frame.std[row])),
+    }
+
+
+def number(value: float) -> float | None:
+    """JSON has no NaN: what is missing is null."""
+    return None if math.isnan(value) else value
