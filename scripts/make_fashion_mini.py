@@ -40,7 +40,7 @@ def main(folder: Path, output: Path = OUTPUT) -> None:
         labels = read_idx(folder / f"{prefix}-labels-idx1-ubyte.gz")
         rows = first_of_each_class(labels, n)
         arrays |= {f"{split}_images": images[rows], f"{split}_labels": labels[rows], f"{split}_ids": rows.astype("u4")}
-    np.savez_compressed(output, **arrays)
+    np.savez_compressed(output, allow_pickle=False, **arrays)
     print(f"{output}: {output.stat().st_size / 2**20:.2f} MiB")
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Protocol, Self, runtime_checkable
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from leastwise.noise import Noise
@@ -47,6 +46,9 @@ class Linf:
 
     eps: Radius
 
+    def __str__(self) -> str:
+        return f"Linf eps {shown(self.eps)}"
+
     def __post_init__(self) -> None:
         check_radius(self.eps)
 
@@ -72,6 +74,9 @@ class L2:
     """The Euclidean length of the perturbation is at most eps."""
 
     eps: Radius
+
+    def __str__(self) -> str:
+        return f"L2 eps {shown(self.eps)}"
 
     def __post_init__(self) -> None:
         check_radius(self.eps)
@@ -106,11 +111,15 @@ def unit(g: Images) -> Images:
     return g / column(torch.linalg.vector_norm(g.flatten(1), dim=1).clamp_min(tiny), g)
 
 
-def column(value: Radius, x: Images) -> Float[Tensor, "*b_or_one c h w"] | Float[Tensor, ""]:
+def column(value: Radius, x: Images) -> Tensor:
     """A number, or one per example, in a form that multiplies a batch of images."""
     if isinstance(value, Tensor):
         return value.to(x.dtype).view(-1, 1, 1, 1)
     return torch.tensor(value, dtype=x.dtype, device=x.device)
+
+
+def shown(value: Radius) -> str:
+    return f"{value:.4g}" if not isinstance(value, Tensor) else f"{value.min():.4g} to {value.max():.4g}"
 
 
 def pick(value: Radius, rows: Rows) -> Radius:

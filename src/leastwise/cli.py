@@ -100,5 +100,5 @@ def in_one_line(boxed: str) -> str:
         elif text:
             parts[-1].append(text)
     message = " ".join(parts[0]).split(" Got errors")[0].rstrip(".")
-    near = re.search(r"Perhaps you meant:? +(--[\w-]+)", " ".join(sum(parts[1:], [])))
+    near = re.search(r"Perhaps you meant:? +(--[\w-]+)", " ".join(text for part in parts[1:] for text in part))
     return message[:1].lower() + message[1:] + (f"; did you mean {near[1]}?" if near else "")

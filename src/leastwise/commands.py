@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
+from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     from leastwise.attacks import Threat
@@ -106,9 +108,9 @@ class Audit:
             evidence = audit(model, data, conditions, self.seed, self.batch_size, device, watch)
         folder = Path(self.out or f"results/audit-{evidence.key[:8]}")
         save(evidence, folder, run_facts(begun, device) | {"batch_size": self.batch_size, "model": self.model})
-        console.print(report.class_table(evidence, f"{self.model}: accuracy in % [95 % interval]"))
-        console.print(report.headline(evidence), markup=False, highlight=False)
-        console.print(f"Evidence and summary: {folder}", markup=False, highlight=False, soft_wrap=True)
+        report.print_classes(console, evidence, self.model)
+        report.say(console, report.headline(evidence))
+        report.say(console, f"Evidence and summary: {folder}")
 
 
 @dataclass(frozen=True)
@@ -167,10 +169,10 @@ class Train:
         job = Job(self.data, self.model, training, self.per_class or None, mean, std)
         folder = Path(self.out or f"results/train-{key(job)[:8]}")
         console = Console()
-        console.print(f"objective  {objective}", markup=False, highlight=False, soft_wrap=True)
+        report.say(console, f"objective  {objective}")
         with report.progress(console, f"train {self.method}") as watch:
             checkpoint = engine.run(job, folder, device=chosen_device(self.device, self.threads), watch=watch)
-        console.print(f"Checkpoint: {checkpoint}", markup=False, highlight=False, soft_wrap=True)
+        report.say(console, f"Checkpoint: {checkpoint}")
 
 
 @dataclass(frozen=True)
@@ -186,18 +188,27 @@ class List:
         from leastwise.models import ARCHITECTURES
         from leastwise.objectives import METHODS
 
-        tables = {
-            "attacks": (("name", "what it does", "paper", "cost per image"), [(r.spelling, r.about, r.paper, r.cost) for r in TABLE]),
-            "data": (("name", "splits", "what it is"), [(name, ", ".join(s.splits), s.about) for name, s in SOURCES.items()]),
-            "methods": (("name", "loss per example", "paper"), [(name, m.equation, m.paper) for name, m in METHODS.items()]),
+        tables: dict[str, tuple[tuple[str, ...], list[tuple[str, ...]]]] = {
+            "attacks": (
+                ("name", "what it does", "paper", "cost per image"),
+                [(r.spelling, r.about, r.paper, r.cost) for r in TABLE],
+            ),
+            "data": (
+                ("name", "splits", "what it is"),
+                [(name, ", ".join(s.splits), s.about) for name, s in SOURCES.items()],
+            ),
+            "methods": (
+                ("name", "loss per example", "paper"),
+                [(name, m.equation, m.paper) for name, m in METHODS.items()],
+            ),
             "models": (("name", "what it is"), [(name, a.about) for name, a in ARCHITECTURES.items()]),
         }
         console = Console()
         for kind, (columns, rows) in tables.items():
             if self.kind in ("all", kind):
-                table = Table(*columns, title=kind, title_justify="left", title_style="bold", pad_edge=False)
+                table = Table(*columns, title=kind, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
                 for row in rows:
-                    table.add_row(*row)
+                    table.add_row(*map(Text, row))
                 console.print(table)
 
 
@@ -211,11 +222,14 @@ COMMANDS: dict[str, type[Demo] | type[Audit] | type[Train] | type[List]] = {
 
 def echo(console: Console, model: str, name: str, data: "Dataset", conditions: "Conditions") -> None:
     """Say what was understood, with every default resolved."""
+    from leastwise import report
+
     c, h, w = data.shape
     lines = [f"model  {model}", f"data   {name}: {len(data):,} images of {c}x{h}x{w}, {data.k} classes"]
-    lines += [f"{condition:6} {attack}" for condition, attack in conditions]
+    width = max(len(condition) for condition, _ in conditions)
+    lines += [f"attack {condition:{width}}  {attack}" for condition, attack in conditions]
     for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        report.say(console, line)
 
 
 def save(evidence: "Evidence", folder: Path, facts: dict[str, object]) -> None:
@@ -258,7 +272,7 @@ def threat_of(norm: str, eps: str, step: str, keep: Keep = "fooled") -> "Threat"
     radius = number(eps, "eps")
     if norm == "linf" and radius > 1:
         raise ValueError(f"eps is in pixel units and images span [0, 1], but saw {radius:g}: write {radius:g}/255")
-    ball = {"linf": Linf, "l2": L2}[norm](radius)
+    ball = Linf(radius) if norm == "linf" else L2(radius)
     size = number(step, "step") if step else radius / 4
     if size < 0:
         raise ValueError(f"the step must be zero or more, but saw {size:g}")

@@ -40,8 +40,12 @@ def conditions() -> audits.Conditions:
 def demo(console: Console, out: Path, seed: int = 0, device: str = "cpu", fresh: bool = False) -> None:
     """Train and audit both networks under `out`, then say what was found."""
     jobs = {name: Audit(train, DATA, conditions(), seed) for name, train in trainings(seed).items()}
-    folders = {job: out / name for name, job in jobs.items()} | {job.model: out / name / "training" for name, job in jobs.items()}
-    labels = {job: f"audit {name}" for name, job in jobs.items()} | {job.model: f"train {name}" for name, job in jobs.items()}
+    folders = {job: out / name for name, job in jobs.items()} | {
+        job.model: out / name / "training" for name, job in jobs.items()
+    }
+    labels = {job: f"audit {name}" for name, job in jobs.items()} | {
+        job.model: f"train {name}" for name, job in jobs.items()
+    }
     for job in ordered(jobs.values()):
         if fresh:
             engine.forget(folders[job])
@@ -49,19 +53,18 @@ def demo(console: Console, out: Path, seed: int = 0, device: str = "cpu", fresh:
     found = {name: evidence.load(folders[job]) for name, job in jobs.items()}
     for name, one in found.items():
         write_json(out / name / report.FILE, report.summary(one))
-        console.print()
-        console.print(report.class_table(one, f"{name}: accuracy in % [95 % interval], eps {EPS:g}"))
+        report.print_classes(console, one, f"{name}, eps {EPS:g}")
     console.print()
     a, b = (found[name] for name in NAMES)
     for sentence in (report.headline(b), report.what_changed(a, b, NAMES, "pgd20")):
-        console.print(sentence, markup=False, highlight=False)
-    console.print(f"\nEvidence and summaries: {out}/{{{','.join(NAMES)}}}", markup=False, highlight=False)
+        report.say(console, sentence)
+    report.say(console, f"\nEvidence and summaries: {out}/{{{','.join(NAMES)}}}")
 
 
 def execute(console: Console, job: Job, folders: dict[Job, Path], label: str, device: str) -> None:
     """Run one job with its progress, unless its result is there already."""
     if engine.finished(job, folders[job]):
-        console.print(f"{label}: done before ({folders[job]}, {key(job)})", markup=False, highlight=False)
+        report.say(console, f"{label}: done before ({folders[job]}, {key(job)})")
         return
     model = folders[job.model] if isinstance(job, Audit) else None
     with report.progress(console, label) as watch:

@@ -150,7 +150,9 @@ class Evidence:
         counts = {}
         for condition, r in self.conditions.items():
             counts[condition] = {"forwards": r.forwards, "backwards": r.backwards}
-            arrays |= {f"{condition}.{f.name}": getattr(r, f.name) for f in fields(Record) if f.name not in counts[condition]}
+            arrays |= {
+                f"{condition}.{f.name}": getattr(r, f.name) for f in fields(Record) if f.name not in counts[condition]
+            }
         about = {"schema": SCHEMA, "names": list(self.names), "conditions": counts, "recipe": self.recipe}
         arrays = {name: np.ascontiguousarray(value) for name, value in arrays.items()}
         about["digest"] = digest(arrays, about)
@@ -166,12 +168,19 @@ class Evidence:
             for f in fields(Record):
                 value = getattr(r, f.name)
                 if isinstance(value, np.ndarray):
-                    expect(value.shape == ((k, k) if f.name.endswith("_sum") else (n,)), f"{name}: {f.name} has a wrong size")
+                    expect(
+                        value.shape == ((k, k) if f.name.endswith("_sum") else (n,)),
+                        f"{name}: {f.name} has a wrong size",
+                    )
             expect(in_range(r.predicted, 0, k - 1), f"{name}: predictions are outside the classes")
             probabilities = np.concatenate([r.p_true, r.p_predicted, r.p_runner_up, r.p_squared])
             expect(in_range(probabilities, 0, 1 + 1e-5), f"{name}: probabilities are outside [0, 1]")
-            expect(bool(((r.margin > 0) <= (r.predicted == self.labels)).all()), f"{name}: margins contradict predictions")
-            expect(bool(((r.margin < 0) <= (r.predicted != self.labels)).all()), f"{name}: margins contradict predictions")
+            expect(
+                bool(((r.margin > 0) <= (r.predicted == self.labels)).all()), f"{name}: margins contradict predictions"
+            )
+            expect(
+                bool(((r.margin < 0) <= (r.predicted != self.labels)).all()), f"{name}: margins contradict predictions"
+            )
             expect(in_range(r.entropy, -1e-5, float(np.log(k)) + 1e-5), f"{name}: entropies are outside [0, ln k]")
             expect(bool((r.step >= NEVER).all() and (r.linf >= 0).all()), f"{name}: steps or norms are negative")
 
@@ -190,13 +199,12 @@ def load(path: Path) -> Evidence:
         expect(about["schema"] == SCHEMA, f"schema {about['schema']} is not {SCHEMA}")
         stated = about.pop("digest")
         expect(stated == digest(arrays, about), "its digest does not match its content")
-        conditions = {
-            name: Record(
-                **{f.name: arrays[f"{name}.{f.name}"] for f in fields(Record) if f.name not in counts},
-                **counts,
-            )
-            for name, counts in about["conditions"].items()
-        }
+        conditions = {}
+        for name, counts in about["conditions"].items():
+            columns: dict[str, Any] = {
+                f.name: arrays[f"{name}.{f.name}"] for f in fields(Record) if f.name not in counts
+            }
+            conditions[name] = Record(**columns, **counts)
         evidence = Evidence(arrays["ids"], arrays["labels"], tuple(about["names"]), conditions, about["recipe"])
     except (SafetensorError, KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(f"{path} is not evidence ({type(error).__name__} while reading): audit again") from None
@@ -212,7 +220,9 @@ def merge(parts: Sequence[Evidence]) -> Evidence:
     parts = sorted(parts, key=lambda part: int(part.ids.min(initial=0)))
     first = parts[0]
     for part in parts[1:]:
-        expect(part.recipe == first.recipe and part.names == first.names, "evidence of different recipes cannot be merged")
+        expect(
+            part.recipe == first.recipe and part.names == first.names, "evidence of different recipes cannot be merged"
+        )
     ids = np.concatenate([part.ids for part in parts])
     expect(len(np.unique(ids)) == len(ids), "evidence of the same examples cannot be merged")
     order = np.argsort(ids)
@@ -224,7 +234,12 @@ def merge(parts: Sequence[Evidence]) -> Evidence:
 def digest(arrays: Mapping[str, "np.ndarray"], about: Mapping[str, Any]) -> str:
     parts = [json.dumps(about, sort_keys=True).encode()]
     for name in sorted(arrays):
-        parts += [name.encode(), str(arrays[name].dtype).encode(), str(arrays[name].shape).encode(), arrays[name].tobytes()]
+        parts += [
+            name.encode(),
+            str(arrays[name].dtype).encode(),
+            str(arrays[name].shape).encode(),
+            arrays[name].tobytes(),
+        ]
     return sha256(*parts)
 
 

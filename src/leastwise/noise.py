@@ -24,7 +24,7 @@ ROUND_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 KEY_INCREMENTS = (0x9E3779B9, 0xBB67AE85)
 ROUNDS = 10
 
-Words = Int[Tensor, "*shape"]  # unsigned 32-bit words, held in int64
+Words = Int[Tensor, "..."]  # unsigned 32-bit words, held in int64
 
 
 def philox(counter: tuple[Words, Words, Words, Words], key: tuple[int, int]) -> tuple[Words, Words, Words, Words]:
@@ -61,23 +61,25 @@ class Noise:
         """The noise of some of the examples: what they draw is unchanged."""
         return replace(self, ids=self.ids[rows])
 
-    def uniform(self, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Float[Tensor, "b *shape"]:
+    def uniform(self, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Float[Tensor, "b ..."]:
         """Uniform in (0, 1). The values have 24 significant bits, so float32 and float64 agree exactly."""
         return ((self.words(shape) >> 9).to(dtype) + 0.5) / (1 << 23)
 
-    def normal(self, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Float[Tensor, "b *shape"]:
+    def normal(self, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Float[Tensor, "b ..."]:
         """Standard normal, by Box and Muller."""
         u = self.uniform((2, *shape), dtype)
         return (-2 * u[:, 0].log()).sqrt() * (2 * math.pi * u[:, 1]).cos()
 
-    def words(self, shape: tuple[int, ...]) -> Int[Tensor, "b *shape"]:
+    def words(self, shape: tuple[int, ...]) -> Int[Tensor, "b ..."]:
         """Random unsigned 32-bit words, in int64."""
         size = math.prod(shape)
         blocks = -(-size // 4)
         position = torch.arange(blocks, device=self.ids.device).expand(len(self.ids), blocks)
         low, high = (self.ids & WORD)[:, None], ((self.ids >> 32) & WORD)[:, None]
         draw = torch.full_like(low, self.draw & WORD)
-        words = philox((position, draw.expand_as(position), low.expand_as(position), high.expand_as(position)), self.key)
+        words = philox(
+            (position, draw.expand_as(position), low.expand_as(position), high.expand_as(position)), self.key
+        )
         return torch.stack(words, dim=2).reshape(len(self.ids), 4 * blocks)[:, :size].reshape(len(self.ids), *shape)
 
     @property

@@ -12,8 +12,8 @@ from scipy.special import bdtr, betaincinv, ndtri
 
 CONFIDENCE = 0.95
 
-Counts = Int[np.ndarray, "*shape"]
-Bounds = tuple[Float[np.ndarray, "*shape"], Float[np.ndarray, "*shape"]]
+Counts = Int[np.ndarray, "..."]
+Bounds = tuple[Float[np.ndarray, "..."], Float[np.ndarray, "*shape"]]
 
 
 def wilson(correct: Counts, n: Counts, confidence: float = CONFIDENCE) -> Bounds:

@@ -11,17 +11,18 @@ from typing import Any
 def write_atomic(path: Path, content: bytes) -> None:
     """Replace `path` by `content`; a crash at any moment leaves the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         # mkstemp makes private files; a result should be as readable as any other file of the user's.
-        os.chmod(temporary, 0o666 & ~current_umask())
-        os.replace(temporary, path)
+        temporary.chmod(0o666 & ~current_umask())
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
 

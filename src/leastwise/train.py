@@ -117,7 +117,7 @@ def run_epoch(
                 f"the loss is {mean.item()} at step {step} (ids {ids[:3].tolist()} …): try a lower learning rate"
             )
         optimiser.zero_grad()
-        mean.backward()
+        mean.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         total += mean.item() * len(y)
         clean, robust = clean + hits(loss.clean, y, data.k), robust + hits(loss.adversarial, y, data.k)

@@ -1,11 +1,12 @@
 """The contract every attack keeps, and the condition that attacks nothing."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, Self, runtime_checkable
 
 import torch
 from torch import nn
 
+from leastwise.balls import Radius
 from leastwise.models import inference
 from leastwise.noise import Noise
 from leastwise.types import Images, Labels, Mask
@@ -34,6 +35,10 @@ class Attack(Protocol):
         """Which points the threat model permits."""
         ...
 
+    def at(self, eps: Radius, step: Radius | None = None) -> Self:
+        """The same attack with another radius, possibly one per example; the step stays unless given."""
+        ...
+
 
 @dataclass(frozen=True)
 class Clean:
@@ -43,6 +48,12 @@ class Clean:
         with torch.no_grad():
             fooled = model(x).argmax(dim=1) != y
         return Outcome(x, fooled, torch.where(fooled, 0, NEVER), torch.zeros_like(y), len(x), 0)
+
+    def __str__(self) -> str:
+        return "no perturbation"
+
+    def at(self, eps: Radius, step: Radius | None = None) -> Self:
+        return self
 
     def allows(self, x: Images, x_adv: Images) -> Mask:
         return (x == x_adv).flatten(1).all(dim=1)

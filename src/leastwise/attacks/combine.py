@@ -7,8 +7,7 @@ from typing import Self
 import torch
 from torch import nn
 
-from leastwise.attacks.base import Outcome, call
-from leastwise.attacks.pgd import PGD
+from leastwise.attacks.base import Attack, Outcome, call
 from leastwise.balls import Radius
 from leastwise.noise import Noise
 from leastwise.types import Images, Labels, Mask
@@ -21,11 +20,14 @@ class Cascade:
     All members draw the same noise, so a member finds here what it would find alone.
     """
 
-    members: tuple[PGD, ...]
+    members: tuple[Attack, ...]
 
     def __post_init__(self) -> None:
         if not self.members:
             raise ValueError("a cascade needs at least one attack")
+
+    def __str__(self) -> str:
+        return "the worst of: " + "; ".join(str(member) for member in self.members)
 
     def __call__(self, model: nn.Module, x: Images, y: Labels, seed: int = 0) -> Images:
         return call(self, model, x, y, seed)

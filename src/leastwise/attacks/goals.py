@@ -39,6 +39,9 @@ class CE:
         if not self.inverse_temperature > 0:
             raise ValueError(f"the inverse temperature 1/T must be positive, but saw {self.inverse_temperature}")
 
+    def __str__(self) -> str:
+        return "CE" if self.inverse_temperature == 1 else f"CE at 1/T = {self.inverse_temperature:g}"
+
     @property
     def clean_forwards(self) -> int:
         return 0
@@ -54,6 +57,9 @@ class CE:
 @dataclass(frozen=True)
 class KL:
     """KL(p(x) || p(x')), the inner problem of TRADES. Its gradient is zero at x' = x: start elsewhere."""
+
+    def __str__(self) -> str:
+        return "KL"
 
     @property
     def clean_forwards(self) -> int:
@@ -76,6 +82,9 @@ class Margin:
     """
 
     kappa: float = 50.0
+
+    def __str__(self) -> str:
+        return f"the margin with kappa = {self.kappa:g}"
 
     @property
     def clean_forwards(self) -> int:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from leastwise.attacks.base import NEVER, Outcome, call
 from leastwise.attacks.goals import CE, Goal
-from leastwise.balls import Ball, Linf, Radius, column, inside, pick
+from leastwise.balls import Ball, Linf, Radius, column, inside, pick, shown
 from leastwise.noise import Noise
 from leastwise.types import Images, Labels, Logits, Mask
 
@@ -30,6 +30,9 @@ class Start(Protocol):
 class Zero:
     """Start at the image itself."""
 
+    def __str__(self) -> str:
+        return "from the image"
+
     def perturb(self, x: Images, ball: Ball, noise: Noise) -> Images:
         return torch.zeros_like(x)
 
@@ -37,6 +40,9 @@ class Zero:
 @dataclass(frozen=True)
 class Uniform:
     """Start anywhere in the ball."""
+
+    def __str__(self) -> str:
+        return "from a uniform start"
 
     def perturb(self, x: Images, ball: Ball, noise: Noise) -> Images:
         return ball.sample(x, noise)
@@ -47,6 +53,9 @@ class Gaussian:
     """Start a little beside the image."""
 
     std: float = 0.001
+
+    def __str__(self) -> str:
+        return f"from a Gaussian start of {self.std:g}"
 
     def perturb(self, x: Images, ball: Ball, noise: Noise) -> Images:
         return self.std * noise.normal(tuple(x.shape[1:]), x.dtype)
@@ -71,11 +80,15 @@ class PGD:
         if self.steps < 0:
             raise ValueError(f"an attack needs a number of steps, zero or more, but saw {self.steps}")
 
+    def __str__(self) -> str:
+        counted = "any iterate counts" if self.keep == "fooled" else "the last iterate counts"
+        steps = f"{self.steps} step{'' if self.steps == 1 else 's'} of {shown(self.step)}"
+        return f"{steps} on {self.goal}, {self.ball}, {self.start}, {counted}"
+
     def __call__(self, model: nn.Module, x: Images, y: Labels, seed: int = 0) -> Images:
         return call(self, model, x, y, seed)
 
     def at(self, eps: Radius, step: Radius | None = None) -> Self:
-        """The same attack with another radius, possibly one per example; the step stays unless given."""
         return replace(self, ball=self.ball.at(eps), step=self.step if step is None else step)
 
     def allows(self, x: Images, x_adv: Images) -> Mask:

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from jaxtyping import Int, UInt8
 
-
 from leastwise.noise import shuffled
 from leastwise.store import sha256
 from leastwise.types import Images, Labels
@@ -73,7 +72,9 @@ class Dataset:
         rows = np.arange(len(labels), dtype=np.int64)
         ids = rows if ids is None else np.asarray(ids).astype(np.int64)
         if ids.shape != labels.shape or len(np.unique(ids)) != len(ids):
-            raise ValueError(f"every image needs its own id, but saw {len(np.unique(ids))} ids for {len(labels)} images")
+            raise ValueError(
+                f"every image needs its own id, but saw {len(np.unique(ids))} ids for {len(labels)} images"
+            )
         return cls(images, labels, tuple(map(str, names)), ids, rows)
 
     def __len__(self) -> int:
@@ -176,10 +177,8 @@ class Dataset:
 
 
 def check_labels(labels: Int[np.ndarray, " n"], k: int) -> None:
-    if len(labels) and not (0 <= labels.min() and labels.max() < k):
+    if len(labels) and not (labels.min() >= 0 and labels.max() < k):
         raise ValueError(
             f"labels must be 0 to {k - 1} for {k} classes, but saw {labels.min()} to {labels.max()}: "
             "renumber them or name all classes"
         )
-
-

@@ -89,7 +89,9 @@ def strip_prefixes(state: dict[str, Any]) -> dict[str, Any]:
 def load_state(net: nn.Module, state: dict[str, Any], path: Path, arch: str) -> None:
     wanted = net.state_dict()
     missing, extra = sorted(wanted.keys() - state.keys()), sorted(state.keys() - wanted.keys())
-    shapes = [n for n in wanted.keys() & state.keys() if tuple(wanted[n].shape) != tuple(getattr(state[n], "shape", ()))]
+    shapes = [
+        n for n in wanted.keys() & state.keys() if tuple(wanted[n].shape) != tuple(getattr(state[n], "shape", ()))
+    ]
     if missing or extra or shapes:
         facts = [
             f"{label}: {', '.join(names[:3])}{' …' if len(names) > 3 else ''}"

@@ -17,6 +17,9 @@ from leastwise.types import Images, Logits
 class Classifier(nn.Module):
     """A network with its input normalisation and its number of classes."""
 
+    shift: Tensor
+    scale: Tensor
+
     def __init__(
         self,
         net: nn.Module,

@@ -2,6 +2,6 @@
 
 from leastwise.report.live import progress
 from leastwise.report.summary import FILE, summary
-from leastwise.report.table import class_table, compared, headline, what_changed
+from leastwise.report.table import compared, headline, print_classes, say, what_changed
 
-__all__ = ["FILE", "class_table", "compared", "headline", "progress", "summary", "what_changed"]
+__all__ = ["FILE", "compared", "headline", "print_classes", "progress", "say", "summary", "what_changed"]

@@ -9,6 +9,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from leastwise import audit, train
 from leastwise.objectives import Epoch
+from leastwise.report.table import say
 
 LINE_EVERY = 5.0  # seconds between plain lines
 WARM_UP = 2.0  # seconds before the time left is worth saying
@@ -57,7 +58,7 @@ def lines(console: Console, label: str) -> Iterator[Show]:
             spent = now - begun
             left = f"about {spent * (1 - fraction) / fraction:.0f} s left, " if spent > WARM_UP and fraction < 1 else ""
             text = f"{label}: {100 * fraction:.0f} %, {left}{note}"
-            console.print(text, markup=False, highlight=False, soft_wrap=True)
+            say(console, text)
             said = now
 
     yield show

@@ -1,12 +1,18 @@
 """Evidence -> the table and the sentences a person reads in the terminal."""
 
+from collections.abc import Sequence
+
 from rich import box
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from leastwise.evidence import Evidence
 from leastwise.frame import ClassFrame
 from leastwise.statistics import Paired, paired, wilson
+
+NAME_WIDTH = 20  # longer class names are folded
+CELL_WIDTH = 21  # "100.0 [98.1, 100.0]" and the space around it
 
 
 def percent(value: float) -> str:
@@ -17,49 +23,71 @@ def span(low: float, high: float) -> str:
     return f"[{percent(low)}, {percent(high)}]"
 
 
-def class_table(evidence: Evidence, title: str) -> Table:
-    """Accuracy of every class under every condition in percent, with 95 % Wilson intervals; the worst is marked."""
-    frame = evidence.frame()
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    table.add_column("class", overflow="fold")
+def print_classes(console: Console, evidence: Evidence, title: str) -> None:
+    """The class table, in as many pieces as the terminal is too narrow for."""
+    widest = min(NAME_WIDTH, max(len(name) for name in (*evidence.names, "CV (points²)")))
+    fit = max(1, (console.width - widest - 4) // CELL_WIDTH)
+    conditions = list(evidence.conditions)
+    say(console, f"\n{title}: accuracy in % [95 % interval]", style="bold")
+    for first in range(0, len(conditions), fit):
+        console.print(class_table(evidence, conditions[first : first + fit]))
+
+
+def say(console: Console, text: str, style: str = "") -> None:
+    """Text as it is: no markup, no colours guessed, lines broken by the terminal only."""
+    console.print(Text(text, style=style), soft_wrap=True)
+
+
+def class_table(evidence: Evidence, conditions: Sequence[str]) -> Table:
+    """Accuracy of every class in percent, with 95 % Wilson intervals; the worst class is marked."""
+    frame = ClassFrame.of({name: evidence.tally(name) for name in conditions}, evidence.names)
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("class", overflow="fold", max_width=NAME_WIDTH)
     for name in frame.conditions:
-        table.add_column(name, justify="right", no_wrap=True)
+        table.add_column(Text(name), justify="right", no_wrap=True)
+    accuracy, lowest = frame.accuracy.tolist(), lowest_accuracy(frame)
     low, high = wilson(frame.correct.numpy(), frame.n.numpy())
-    worst = frame.worst.tolist()
     for c, name in enumerate(frame.names):
         cells = []
         for row in range(len(frame.conditions)):
             if frame.n[row, c] == 0:
                 cells.append(Text("no images", style="dim"))
                 continue
-            text = f"{percent(frame.accuracy[row, c])} {span(low[row, c], high[row, c]):>14}"
-            cells.append(Text(text, style="bold red" if c == worst[row] else ""))
+            cell = f"{percent(accuracy[row][c])} {span(low[row, c], high[row, c]):>13}"
+            cells.append(Text(cell, style="bold red" if accuracy[row][c] == lowest[row] else ""))
         table.add_row(Text(name), *cells)
     table.add_section()
     table.add_row("overall", *map(percent, frame.overall.tolist()))
-    table.add_row("worst class", *(Text(worst_cell(frame, row), style="bold red") for row in range(len(worst))))
+    table.add_row("worst class", *(Text(worst_cell(frame, row), style="bold red") for row in range(len(lowest))))
     table.add_row("CV (points²)", *(f"{1e4 * v:.1f}" for v in frame.variance.tolist()))
     table.add_row("MCD (points)", *map(percent, frame.gap.tolist()))
     return table
 
 
+def lowest_accuracy(frame: ClassFrame) -> list[float]:
+    """The worst class's accuracy, by condition."""
+    lowest: list[float] = frame.accuracy.gather(1, frame.worst[:, None]).squeeze(1).tolist()
+    return lowest
+
+
 def worst_cell(frame: ClassFrame, row: int) -> str:
     """The worst class by name, or how many classes share the last place."""
-    lowest = frame.accuracy[row, frame.worst[row]]
-    last = (frame.accuracy[row] == lowest).nonzero().squeeze(1).tolist()
-    return f"{frame.names[last[0]] if len(last) == 1 else f'{len(last)} classes'} {percent(lowest)}"
+    lowest = lowest_accuracy(frame)[row]
+    ties = int((frame.accuracy[row] == lowest).sum())
+    return f"{frame.names[int(frame.worst[row])] if ties == 1 else f'{ties} classes'} {percent(lowest)}"
 
 
 def headline(evidence: Evidence) -> str:
     """Which class an attacker would pick, under the condition with the lowest worst class."""
     frame = evidence.frame()
-    at_worst = frame.accuracy.gather(1, frame.worst[:, None]).squeeze(1)
-    row = int(at_worst.argmin())
+    lowest = lowest_accuracy(frame)
+    overall: list[float] = frame.overall.tolist()
+    row = min(range(len(lowest)), key=lambda r: (lowest[r], overall[r]))
     c = int(frame.worst[row])
     low, high = wilson(frame.correct[row].numpy(), frame.n[row].numpy())
     return (
-        f"An attacker would pick {frame.names[c]}: {percent(frame.accuracy[row, c])} % {span(low[c], high[c])} "
-        f"under {frame.conditions[row]}, against {percent(frame.overall[row])} % overall."
+        f"An attacker would pick {frame.names[c]}: {percent(lowest[row])} % {span(low[c], high[c])} "
+        f"under {frame.conditions[row]}, against {percent(overall[row])} % overall."
     )
 
 
