@@ -5,9 +5,10 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Protocol, Self, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from leastwise.noise import Noise
@@ -35,7 +36,7 @@ class Ball(Protocol):
         ...
 
     def norm(self, d: Images) -> PerExample: ...
-    def at(self, eps: Radius) -> Self:
+    def at(self, eps: Radius) -> "Ball":
         """The same shape with another radius."""
         ...
 
@@ -65,7 +66,7 @@ class Linf:
     def norm(self, d: Images) -> PerExample:
         return d.flatten(1).abs().amax(dim=1)
 
-    def at(self, eps: Radius) -> Self:
+    def at(self, eps: Radius) -> "Linf":
         return replace(self, eps=eps)
 
 
@@ -97,7 +98,7 @@ class L2:
     def norm(self, d: Images) -> PerExample:
         return torch.linalg.vector_norm(d.flatten(1), dim=1)
 
-    def at(self, eps: Radius) -> Self:
+    def at(self, eps: Radius) -> "L2":
         return replace(self, eps=eps)
 
 
@@ -122,7 +123,7 @@ def shown(value: Radius) -> str:
     return f"{value:.4g}" if not isinstance(value, Tensor) else f"{value.min():.4g} to {value.max():.4g}"
 
 
-def pick(value: Radius, rows: Rows) -> Radius:
+def pick(value: Radius, rows: Rows) -> float | Float[Tensor, " n"]:
     """The radius (or step) of some of the examples."""
     return value[rows] if isinstance(value, Tensor) else value
 

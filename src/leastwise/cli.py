@@ -10,7 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 BAD_INPUT, INTERRUPTED = 2, 130
 
@@ -31,6 +31,7 @@ verbs
 `leastwise VERB --help` explains a verb; `leastwise --version` prints the version."""
 
 
+@runtime_checkable
 class Command(Protocol):
     def run(self) -> None: ...
 

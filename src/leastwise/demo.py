@@ -33,7 +33,7 @@ def trainings(seed: int = 0) -> dict[str, Train]:
 
 def conditions() -> audits.Conditions:
     pgd20 = PGD(Linf(EPS), CE(), step=EPS / 4, steps=20, start=Uniform(), keep="fooled")
-    tpgd20 = PGD(Linf(EPS), CE(inverse_temperature=5), step=EPS / 4, steps=20, start=Uniform(), keep="fooled")
+    tpgd20 = PGD(Linf(EPS), CE(inverse_temperature=5.0), step=EPS / 4, steps=20, start=Uniform(), keep="fooled")
     return (("clean", Clean()), ("pgd20", pgd20), ("tpgd20", tpgd20))
 
 

@@ -1,7 +1,7 @@
 """The contract every attack keeps, and the condition that attacks nothing."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, Self, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -35,7 +35,7 @@ class Attack(Protocol):
         """Which points the threat model permits."""
         ...
 
-    def at(self, eps: Radius, step: Radius | None = None) -> Self:
+    def at(self, eps: Radius, step: Radius | None = None) -> "Attack":
         """The same attack with another radius, possibly one per example; the step stays unless given."""
         ...
 
@@ -52,7 +52,7 @@ class Clean:
     def __str__(self) -> str:
         return "no perturbation"
 
-    def at(self, eps: Radius, step: Radius | None = None) -> Self:
+    def at(self, eps: Radius, step: Radius | None = None) -> "Clean":
         return self
 
     def allows(self, x: Images, x_adv: Images) -> Mask:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Self
 
 import torch
 from torch import nn
@@ -32,7 +31,7 @@ class Cascade:
     def __call__(self, model: nn.Module, x: Images, y: Labels, seed: int = 0) -> Images:
         return call(self, model, x, y, seed)
 
-    def at(self, eps: Radius, step: Radius | None = None) -> Self:
+    def at(self, eps: Radius, step: Radius | None = None) -> "Cascade":
         return replace(self, members=tuple(member.at(eps, step) for member in self.members))
 
     def allows(self, x: Images, x_adv: Images) -> Mask:

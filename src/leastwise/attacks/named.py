@@ -49,7 +49,7 @@ def tpgd_grid(threat: Threat, steps: str) -> Cascade:
 
 
 def cw(threat: Threat, steps: str) -> PGD:
-    return PGD(threat.ball, Margin(kappa=50), threat.step, int(steps), keep=threat.keep)
+    return PGD(threat.ball, Margin(kappa=50.0), threat.step, int(steps), keep=threat.keep)
 
 
 TABLE: tuple[Named, ...] = (

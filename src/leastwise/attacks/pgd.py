@@ -7,7 +7,7 @@ C&W-20 is `goal=Margin(kappa=50)`; the inner problem of TRADES is `goal=KL(), st
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, Self, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -88,7 +88,7 @@ class PGD:
     def __call__(self, model: nn.Module, x: Images, y: Labels, seed: int = 0) -> Images:
         return call(self, model, x, y, seed)
 
-    def at(self, eps: Radius, step: Radius | None = None) -> Self:
+    def at(self, eps: Radius, step: Radius | None = None) -> "PGD":
         return replace(self, ball=self.ball.at(eps), step=self.step if step is None else step)
 
     def allows(self, x: Images, x_adv: Images) -> Mask:

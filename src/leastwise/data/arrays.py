@@ -14,13 +14,13 @@ from leastwise.data.dataset import Dataset
 def read_npz(path: Path, prefix: str = "") -> Dataset:
     """The data set in `path`; `prefix` selects among several sets in one archive."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             held = archive.files
             wanted = [name for name in ("images", "labels", "names", "ids") if prefix + name in held]
             arrays = {name: archive[prefix + name] for name in wanted}
             if "names" not in arrays and "names" in held:
                 arrays["names"] = archive["names"]
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except (ValueError, OSError, EOFError, TypeError, zipfile.BadZipFile) as error:  # TypeError: a bare .npy
         raise ValueError(f"{path} is not a readable .npz of plain arrays ({error}): save it with numpy.savez") from None
     if not {"images", "labels"} <= set(arrays):
         raise ValueError(
@@ -31,7 +31,7 @@ def read_npz(path: Path, prefix: str = "") -> Dataset:
     return Dataset.of(channels_first(arrays["images"]), arrays["labels"], names, arrays.get("ids"))
 
 
-def channels_first(images: "np.ndarray") -> "np.ndarray":
+def channels_first(images: np.ndarray) -> np.ndarray:
     """`[n h w]` and `[n h w c]` become `[n c h w]`; other shapes are left for the data set to judge."""
     if images.ndim == 3:
         return images[:, None]

@@ -6,7 +6,7 @@ decodes files); a subset only changes which rows are looked at, so memory stays 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from leastwise.types import Images, Labels
 HASH_BLOCK = 1024  # images hashed at a time
 
 
+@runtime_checkable
 class ImageRows(Protocol):
     """Where pixels come from: `source[rows]` is uint8 `[n c h w]`. A numpy array is one."""
 
@@ -48,9 +49,9 @@ class Dataset:
     def of(
         cls,
         images: ImageRows,
-        labels: Int[np.ndarray, " n"],
+        labels: np.ndarray,
         names: Sequence[str] | None = None,
-        ids: Int[np.ndarray, " n"] | None = None,
+        ids: np.ndarray | None = None,
     ) -> "Dataset":
         """Check and assemble. Without names the classes are "0", "1", …; without ids, row numbers."""
         labels = np.asarray(labels)

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 WIDTHS = (16, 32, 64, 128)
 
-Maps = Float[Tensor, "b c h w"]
+Maps = Float[Tensor, "b _ _ _"]  # feature maps: their sizes change from layer to layer
 
 
 class Block(nn.Module):

@@ -12,7 +12,7 @@ from leastwise.frame import ClassFrame
 from leastwise.statistics import Paired, paired, wilson
 
 NAME_WIDTH = 20  # longer class names are folded
-CELL_WIDTH = 21  # "100.0 [98.1, 100.0]" and the space around it
+CELL_WIDTH = 22  # "100.0 [98.1, 100.0]" and the space around it
 
 
 def percent(value: float) -> str:
@@ -26,7 +26,7 @@ def span(low: float, high: float) -> str:
 def print_classes(console: Console, evidence: Evidence, title: str) -> None:
     """The class table, in as many pieces as the terminal is too narrow for."""
     widest = min(NAME_WIDTH, max(len(name) for name in (*evidence.names, "CV (points²)")))
-    fit = max(1, (console.width - widest - 4) // CELL_WIDTH)
+    fit = max(1, (console.width - widest) // CELL_WIDTH)
     conditions = list(evidence.conditions)
     say(console, f"\n{title}: accuracy in % [95 % interval]", style="bold")
     for first in range(0, len(conditions), fit):
@@ -41,7 +41,7 @@ def say(console: Console, text: str, style: str = "") -> None:
 def class_table(evidence: Evidence, conditions: Sequence[str]) -> Table:
     """Accuracy of every class in percent, with 95 % Wilson intervals; the worst class is marked."""
     frame = ClassFrame.of({name: evidence.tally(name) for name in conditions}, evidence.names)
-    table = Table(box=box.SIMPLE_HEAD)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("class", overflow="fold", max_width=NAME_WIDTH)
     for name in frame.conditions:
         table.add_column(Text(name), justify="right", no_wrap=True)

@@ -1,0 +1,335 @@
+"""The attack loop: Temperature-PGD's identities, the contract every attack keeps, examples that leave the batch."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from leastwise.attacks import (
+    CE,
+    KL,
+    NEVER,
+    PGD,
+    Attack,
+    Cascade,
+    Clean,
+    Gaussian,
+    Goal,
+    Margin,
+    Start,
+    Uniform,
+    Zero,
+    fgsm,
+)
+from leastwise.attacks.named import TABLE, Threat, named
+from leastwise.balls import L2, Ball, Linf
+from leastwise.losses import kl, margin
+from leastwise.models import Classifier, build, inference
+from leastwise.noise import Noise
+from tests.conftest import SHAPE, B, K
+
+EXAMPLES = {"pgdN": "pgd3", "tpgdN[@K]": "tpgd3@10", "tpgdN-grid": "tpgd2-grid", "cwN": "cw3"}
+
+
+def noise_for(x: torch.Tensor, seed: int = 0) -> Noise:
+    return Noise(seed, torch.arange(len(x)), "/test")
+
+
+def mixed(dtype: torch.dtype = torch.float64) -> tuple[Classifier, torch.Tensor, torch.Tensor]:
+    """A network and images on which some examples are wrong at once, some fall on the way and some survive."""
+    model = build("small", SHAPE, K, seed=3)
+    with torch.no_grad():
+        g = torch.Generator().manual_seed(2)
+        for _ in range(20):
+            model(torch.rand(64, *SHAPE, generator=g))
+    model = model.to(dtype).eval()
+    x = torch.rand(120, *SHAPE, generator=g, dtype=dtype)
+    y = model(x).argmax(1)
+    y[::9] = (y[::9] + 1) % K
+    return model, x, y
+
+
+# P1–P3: Temperature-PGD
+
+
+@pytest.mark.parametrize("keep", ["last", "fooled"])
+def test_p1_temperature_one_is_pgd_bit_for_bit(
+    network: Classifier, batch: tuple[torch.Tensor, torch.Tensor], keep: str
+) -> None:
+    x, y = batch
+    plain = PGD(steps=5, keep=keep)
+    sharpened = replace(plain, goal=CE(inverse_temperature=1.0))
+    a, b = (attack.run(network, x, y, noise_for(x)) for attack in (plain, sharpened))
+    assert torch.equal(a.x_adv, b.x_adv) and torch.equal(a.fooled, b.fooled)
+
+
+@pytest.mark.parametrize("k", [0.1, 2.0, 5.0, 10.0, 50.0])
+def test_p2_with_two_classes_the_temperature_does_not_matter(k: float) -> None:
+    model = build("small", SHAPE, 2, seed=1).eval()
+    x = torch.rand(B, *SHAPE, generator=torch.Generator().manual_seed(0))
+    y = torch.arange(B) % 2
+    plain, sharpened = PGD(steps=5), PGD(goal=CE(k), steps=5)
+    assert torch.equal(plain.run(model, x, y, noise_for(x)).x_adv, sharpened.run(model, x, y, noise_for(x)).x_adv)
+
+
+class Scaled(nn.Module):
+    def __init__(self, model: nn.Module, k: float) -> None:
+        super().__init__()
+        self.model, self.k = model, k
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.k * self.model(x)
+
+
+@pytest.mark.parametrize("k", [2.0, 5.0, 10.0, 50.0])
+def test_p3_temperature_pgd_is_pgd_on_scaled_logits(
+    network: Classifier, batch: tuple[torch.Tensor, torch.Tensor], k: float
+) -> None:
+    x, y = batch
+    a = PGD(goal=CE(k), steps=5).run(network, x, y, noise_for(x)).x_adv
+    b = PGD(goal=CE(), steps=5).run(Scaled(network, k).eval(), x, y, noise_for(x)).x_adv
+    assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("gap", [1.0, 8.0, 30.0])
+def test_p3_float32_signs_equal_float64_up_to_fifty(gap: float) -> None:
+    """Where softmax has long underflowed, the climbed log-odds still point the right way."""
+    g = torch.Generator().manual_seed(0)
+    z = torch.randn(200, 10, generator=g, dtype=torch.float64)
+    y = torch.zeros(200, dtype=torch.int64)
+    z[:, 0] = z[:, 1:].amax(1) + gap
+    weight = torch.randn(10, 30, generator=g, dtype=torch.float64)
+
+    def pulled_back(dtype: torch.dtype) -> torch.Tensor:
+        logits = z.to(dtype).requires_grad_()
+        (gradient,) = torch.autograd.grad(CE(50.0).score(logits, y).sum(), logits)
+        return gradient.double() @ weight
+
+    exact, rounded = pulled_back(torch.float64), pulled_back(torch.float32)
+    assert bool((exact.abs().amax(1) > 0).all())
+    clear = exact.abs() > 1e-5 * exact.abs().amax(1, keepdim=True)  # a sum that cancels to nothing has no sign
+    assert torch.equal(exact.sign()[clear], rounded.sign()[clear])
+
+
+def test_a3_log_odds_climb_where_cross_entropy_does() -> None:
+    """CE = softplus(log-odds), so its gradient is a positive multiple per example."""
+    g = torch.Generator().manual_seed(0)
+    z = torch.randn(50, K, generator=g, dtype=torch.float64, requires_grad=True)
+    y = torch.randint(0, K, (50,), generator=g)
+    (ours,) = torch.autograd.grad(CE(2.0).score(z, y).sum(), z)
+    (theirs,) = torch.autograd.grad(nn.functional.cross_entropy(2 * z, y, reduction="sum"), z)
+    assert torch.allclose(nn.functional.normalize(ours), nn.functional.normalize(theirs), atol=1e-12)
+
+
+def test_a4_margin_goal_has_the_gradient_of_the_margin_until_kappa() -> None:
+    z = torch.tensor([[3.0, 1.0, 0.0], [0.0, 4.0, 1.0], [0.0, 60.0, 1.0]], requires_grad=True)
+    y = torch.zeros(3, dtype=torch.int64)
+    (wide,) = torch.autograd.grad(Margin(kappa=50.0).score(z, y).sum(), z)
+    assert wide.tolist() == [[-1, 1, 0], [-1, 1, 0], [0, 0, 0]]
+    (narrow,) = torch.autograd.grad(Margin(kappa=0.0).score(z, y).sum(), z)
+    assert narrow.tolist() == [[-1, 1, 0], [0, 0, 0], [0, 0, 0]]
+
+
+# P15: the contract
+
+
+@st.composite
+def attacks(draw: st.DrawFn) -> Attack:
+    eps = draw(st.floats(0, 1))
+    ball: Ball = draw(st.sampled_from([Linf(eps), L2(5 * eps)]))
+    goal: Goal = draw(st.sampled_from([CE(), CE(inverse_temperature=50.0), KL(), Margin()]))
+    start: Start = draw(st.sampled_from([Zero(), Uniform(), Gaussian(0.001), Gaussian(3.0)]))
+    step = draw(st.floats(0, 2))
+    return PGD(ball, goal, step, draw(st.integers(0, 4)), start, draw(st.sampled_from(["last", "fooled"])))
+
+
+@given(
+    attack=attacks(),
+    k=st.integers(2, 7),
+    b=st.integers(1, 5),
+    shape=st.tuples(st.sampled_from([1, 3]), st.integers(5, 12), st.integers(5, 12)),
+    seed=st.integers(0, 2**40),
+)
+@settings(max_examples=60, deadline=None)
+def test_p15_every_attack_stays_in_its_ball_and_leaves_the_model_alone(
+    attack: PGD, k: int, b: int, shape: tuple[int, int, int], seed: int
+) -> None:
+    check_contract(attack, k, b, shape, seed)
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.spelling)
+def test_p15_every_named_attack_stays_in_its_ball_and_leaves_the_model_alone(row: object) -> None:
+    name = EXAMPLES.get(row.spelling, row.spelling)
+    check_contract(named(name, Threat(Linf(0.1), 0.025)), K, B, SHAPE, 0)
+
+
+def check_contract(attack: Attack, k: int, b: int, shape: tuple[int, int, int], seed: int) -> None:
+    model = build("small", shape, k, seed=seed % 1000).eval()
+    g = torch.Generator().manual_seed(seed)
+    x = torch.rand(b, *shape, generator=g)
+    y = torch.randint(0, k, (b,), generator=g)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    x_before, generator_before = x.clone(), torch.random.get_rng_state()
+
+    found = attack.run(model, x, y, noise_for(x, seed))
+
+    assert bool(attack.allows(x, found.x_adv).all())
+    if isinstance(attack, PGD):
+        assert bool((attack.ball.norm(found.x_adv - x) <= attack.ball.eps + 1e-6).all())
+    assert found.x_adv.shape == x.shape and found.x_adv.dtype == x.dtype and not found.x_adv.requires_grad
+    assert float(found.x_adv.min()) >= 0 and float(found.x_adv.max()) <= 1
+    assert all(p.grad is None for p in model.parameters())
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    assert torch.equal(x, x_before) and torch.equal(torch.random.get_rng_state(), generator_before)
+    assert torch.equal(found.fooled, found.step != NEVER)
+
+
+def test_p15_the_check_itself_notices_a_point_outside() -> None:
+    x = torch.full((3, *SHAPE), 0.5)
+    outside = x.clone()
+    outside[0, 0, 0, 0] += 0.1001
+    outside[1] = 0.6
+    assert PGD(Linf(0.1)).allows(x, outside).tolist() == [False, True, True]
+    assert PGD(Linf(9.0)).allows(x, x - 0.6).tolist() == [False] * 3  # below 0
+    assert Clean().allows(x, outside).tolist() == [False, False, True]
+
+
+def test_zero_step_from_the_image_returns_it(network: Classifier, batch: tuple[torch.Tensor, torch.Tensor]) -> None:
+    x, y = batch
+    assert torch.equal(PGD(step=0.0, start=Zero()).run(network, x, y, noise_for(x)).x_adv, x)
+
+
+def test_p18_crafting_in_train_mode_moves_batchnorm_and_in_eval_mode_does_not(
+    batch: tuple[torch.Tensor, torch.Tensor],
+) -> None:
+    x, y = batch
+    model = build("small", SHAPE, K, seed=0).train()
+    statistics = [b for name, b in model.named_buffers() if "running" in name]
+    before = [b.clone() for b in statistics]
+    with inference(model):
+        PGD(steps=2).run(model, x, y, noise_for(x))
+    assert all(torch.equal(a, b) for a, b in zip(before, statistics, strict=True))
+    PGD(steps=2)(model, x, y)  # the short call also uses evaluation mode
+    assert all(torch.equal(a, b) for a, b in zip(before, statistics, strict=True))
+    PGD(steps=2).run(model, x, y, noise_for(x))
+    assert not any(torch.equal(a, b) for a, b in zip(before, statistics, strict=True))
+
+
+def test_p18_inference_restores_the_mode_of_every_submodule() -> None:
+    model = build("small", SHAPE, K).train()
+    frozen = next(m for m in model.modules() if isinstance(m, nn.BatchNorm2d))
+    frozen.eval()
+    modes = [m.training for m in model.modules()]
+    with pytest.raises(RuntimeError, match="stop"), inference(model):
+        assert not any(m.training for m in model.modules())
+        raise RuntimeError("stop")
+    assert [m.training for m in model.modules()] == modes
+
+
+# keep="fooled"
+
+
+@pytest.mark.parametrize("start", [Zero(), Uniform(), Gaussian(0.01)], ids=str)
+@pytest.mark.parametrize("goal", [CE(), CE(5.0), KL(), Margin()], ids=str)
+@pytest.mark.parametrize("ball", [Linf(0.04), L2(0.25)], ids=str)
+def test_fooled_survivors_are_right_on_the_clean_image_the_start_and_every_iterate(
+    ball: Ball, goal: Goal, start: Start
+) -> None:
+    model, x, y = mixed()
+    attack = PGD(ball, goal, step=ball.eps / 4, steps=8, start=start, keep="fooled")
+    found = attack.run(model, x, y, noise_for(x))
+    points = [x] + [
+        replace(attack, steps=t, keep="last").run(model, x, y, noise_for(x)).x_adv for t in range(attack.steps + 1)
+    ]
+    right = torch.stack([model(point).argmax(1) == y for point in points])
+    assert torch.equal(~found.fooled, right.all(0))
+    # The reported step and point are those of the first mistake; the clean image and the start are step 0.
+    first = (~right).int().argmax(0)
+    steps = torch.where(right.all(0), NEVER, (first - 1).clamp_min(0))
+    assert torch.equal(found.step, steps)
+    wanted = torch.stack(points)[torch.where(right.all(0), len(points) - 1, first), torch.arange(len(x))]
+    assert torch.allclose(found.x_adv, wanted, atol=1e-9)
+    assert 0 < int(found.fooled.sum()) < len(x)
+
+
+def test_fooled_examples_cost_nothing_more() -> None:
+    model, x, y = mixed()
+    attack = PGD(Linf(0.06), step=0.015, steps=8, keep="fooled")
+    found = attack.run(model, x, y, noise_for(x))
+    clean_right = int((model(x).argmax(1) == y).sum())
+    # Everyone is looked at once; then each example is passed forward at every point up to its first mistake.
+    later = torch.where(found.fooled, found.step, attack.steps)
+    begun = model(x).argmax(1) == y
+    assert found.backwards == int(sum(min(t + 1, attack.steps) for t in later[begun].tolist()))
+    assert found.forwards == len(x) + int(sum(t + 1 for t in later[begun].tolist()))
+    assert found.backwards < clean_right * attack.steps
+    everyone = replace(attack, keep="last").run(model, x, y, noise_for(x))
+    assert (everyone.forwards, everyone.backwards) == (len(x) * 9, len(x) * 8)
+
+
+def test_kl_goal_counts_its_clean_forward() -> None:
+    model, x, y = mixed()
+    assert PGD(goal=KL(), steps=2, start=Gaussian()).run(model, x, y, noise_for(x)).forwards == 4 * len(x)
+
+
+def test_an_example_meets_the_same_attack_in_any_batch() -> None:
+    model, x, y = mixed()
+    attack = PGD(Linf(0.06), step=0.015, steps=5)
+    together = attack.run(model, x, y, noise_for(x)).x_adv
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))
+    for rows in order.split(17):
+        alone = attack.run(model, x[rows], y[rows], noise_for(x).pick(rows)).x_adv
+        assert torch.allclose(alone, together[rows], atol=1e-12)
+
+
+def test_cascade_is_the_per_example_worst_of_its_members() -> None:
+    model, x, y = mixed()
+    threat = Threat(Linf(0.06), 0.015)
+    grid = named("tpgd4-grid", threat)
+    members = [named(f"tpgd4@{t}", threat) for t in (2, 5, 10, 50)]
+    assert isinstance(grid, Cascade) and list(grid.members) == members
+    alone = [member.run(model, x, y, noise_for(x)) for member in members]
+    found = grid.run(model, x, y, noise_for(x))
+    assert torch.equal(found.fooled, torch.stack([a.fooled for a in alone]).any(0))
+    firsts = torch.stack([a.fooled for a in alone]).int().argmax(0)
+    assert torch.equal(found.by[found.fooled], firsts[found.fooled])
+    assert bool((model(found.x_adv).argmax(1) != y)[found.fooled].all())
+    assert found.forwards < sum(a.forwards for a in alone)
+
+
+def test_kl_goal_climbs_the_divergence() -> None:
+    model, x, y = mixed()
+    attack = PGD(Linf(0.05), KL(), step=0.0125, steps=5, start=Gaussian(0.001))
+    clean = model(x)
+    start = replace(attack, steps=0).run(model, x, y, noise_for(x)).x_adv
+    end = attack.run(model, x, y, noise_for(x)).x_adv
+    assert bool((kl(clean, model(end)) > kl(clean, model(start))).all())
+
+
+def test_linf_and_l2_attacks_lower_the_margin() -> None:
+    model, x, y = mixed()
+    y = model(x).argmax(1)
+    for ball in (Linf(0.03), L2(0.3)):
+        end = PGD(ball, Margin(), step=ball.eps / 4, steps=10, start=Zero()).run(model, x, y, noise_for(x)).x_adv
+        assert bool((margin(model(end), y) < margin(model(x), y)).all())
+
+
+def test_named_attacks_resolve_to_the_documented_values() -> None:
+    threat = Threat(Linf(0.1), 0.025)
+    assert named("pgd20", threat) == PGD(Linf(0.1), CE(), 0.025, 20, Uniform(), "fooled")
+    assert named("tpgd20", threat) == PGD(Linf(0.1), CE(5.0), 0.025, 20, Uniform(), "fooled")
+    assert named("tpgd20@50", threat) == PGD(Linf(0.1), CE(50.0), 0.025, 20, Uniform(), "fooled")
+    assert named("cw20", threat) == PGD(Linf(0.1), Margin(50.0), 0.025, 20, Uniform(), "fooled")
+    assert named("fgsm", threat) == fgsm(Linf(0.1), keep="fooled")
+    assert named("clean", threat) == Clean()
+
+
+@pytest.mark.parametrize(
+    "name", ["pgd", "pgd0", "pgd-3", "tpgd20@", "tpgd20@-1", "tpgd20@5-grid", "PGD20", "", "banana"]
+)
+def test_unknown_names_are_refused_with_the_list(name: str) -> None:
+    with pytest.raises(ValueError, match=r"there is no attack .*choose from clean, fgsm, pgdN"):
+        named(name, Threat(Linf(0.1), 0.025))

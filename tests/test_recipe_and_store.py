@@ -1,0 +1,94 @@
+"""Recipes are values with stable keys; files are whole or absent."""
+
+import json
+import os
+import stat
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from leastwise.attacks import PGD
+from leastwise.balls import Linf
+from leastwise.demo import conditions, trainings
+from leastwise.plan import Audit, ordered
+from leastwise.recipe import canonical, key, plain
+from leastwise.store import sha256, write_atomic, write_json
+
+
+def test_equal_recipes_have_equal_keys_and_any_change_another() -> None:
+    a = PGD(Linf(8 / 255), steps=10)
+    assert key(a) == key(PGD(Linf(8 / 255), steps=10))
+    changed = [a.at(0.03), replace(a, steps=11), replace(a, keep="fooled"), replace(a, step=0.007)]
+    assert len({key(r) for r in [a, *changed]}) == 5
+
+
+def test_one_and_one_point_zero_are_one_value() -> None:
+    @dataclass(frozen=True)
+    class R:
+        x: float
+
+    assert R(1) == R(1.0) and key(R(1)) == key(R(1.0)) and key(R(1)) != key(R(1.5))
+
+
+def test_keys_do_not_change_between_versions() -> None:
+    """A golden key: if this fails, every cached result of every user is lost; change it knowingly."""
+    text = canonical(PGD(Linf(0.1), step=0.025, steps=20))
+    assert json.loads(text) == {
+        "type": "PGD",
+        "ball": {"type": "Linf", "eps": 0.1},
+        "goal": {"type": "CE", "inverse_temperature": 1},
+        "step": 0.025,
+        "steps": 20,
+        "start": {"type": "Uniform"},
+        "keep": "last",
+    }
+    assert key(PGD(Linf(0.1), step=0.025, steps=20)) == sha256_16(text)
+
+
+def sha256_16(text: str) -> str:
+    import hashlib
+
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), [1], {"a": 1}, torch.zeros(2), object(), PGD])
+def test_what_is_not_a_value_is_refused(bad: object) -> None:
+    with pytest.raises(ValueError, match="a recipe"):
+        plain(bad)
+
+
+def test_a_plan_does_each_thing_once_and_needs_first() -> None:
+    train = trainings()["pgd-at"]
+    first, second = Audit(train, "fashion-mini", conditions()), Audit(train, "fashion-mini", conditions(), seed=1)
+    assert ordered([first, second, first]) == (train, first, second)
+
+
+def test_write_atomic_replaces_and_leaves_no_litter(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "file"
+    write_atomic(path, b"one")
+    write_atomic(path, b"two")
+    assert path.read_bytes() == b"two" and list(path.parent.iterdir()) == [path]
+    umask = os.umask(0)
+    os.umask(umask)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~umask
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    write_atomic(path, b"old")
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        write_atomic(path, b"new")
+    assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
+
+
+def test_json_has_no_nan(tmp_path: Path) -> None:
+    with pytest.raises(ValueError):
+        write_json(tmp_path / "x.json", {"a": float("nan")})
+    assert not (tmp_path / "x.json").exists()
+
+
+def test_sha256_separates_its_parts() -> None:
+    assert sha256(b"ab", b"c") != sha256(b"a", b"bc") != sha256(b"abc")
