@@ -93,13 +93,9 @@ def parse(verb: str, arguments: Sequence[str]) -> Command:
 
 def in_one_line(boxed: str) -> str:
     """The first part of tyro's boxed message, without the box, and its suggestion if there is one."""
-    parts: list[list[str]] = [[]]
-    for line in boxed.splitlines()[1:-1]:
-        text = line.strip("│ ")
-        if text and not text.strip("─"):
-            parts.append([])
-        elif text:
-            parts[-1].append(text)
-    message = " ".join(parts[0]).split(" Got errors")[0].rstrip(".")
-    near = re.search(r"Perhaps you meant:? +(--[\w-]+)", " ".join(text for part in parts[1:] for text in part))
+    _title, *lines = (line.strip("│ ") for line in boxed.splitlines())
+    # Rules separate the parts; where the terminal has no box characters they are plain dashes.
+    parts = [" ".join(part.split()) for part in re.split(r"\n[-─╰╯]+(?=\n|$)", "\n" + "\n".join(lines))]
+    message = next(part for part in parts if part).split(" Got errors")[0].rstrip(".")
+    near = re.search(r"Perhaps you meant:? +(--[\w-]+)", " ".join(parts))
     return message[:1].lower() + message[1:] + (f"; did you mean {near[1]}?" if near else "")

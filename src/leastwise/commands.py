@@ -26,6 +26,13 @@ Norm = Literal["linf", "l2"]
 Kind = Literal["all", "attacks", "data", "methods", "models"]
 
 
+class Screen(Console):
+    """A console that lets the front door answer when the reader of our output goes away."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 @dataclass(frozen=True)
 class Demo:
     """Train a standard and a PGD-AT network on the embedded data, audit both, and say what changed.
@@ -47,7 +54,7 @@ class Demo:
     def run(self) -> None:
         from leastwise.demo import demo
 
-        demo(Console(), self.out, self.seed, chosen_device(self.device, self.threads), self.fresh)
+        demo(Screen(), self.out, self.seed, chosen_device(self.device, self.threads), self.fresh)
 
 
 @dataclass(frozen=True)
@@ -101,7 +108,7 @@ class Audit:
         data = first_of(load(self.data, split="test"), self.per_class)
         model = resolve(self.model, data.shape, data.k, self.arch or None, mean, std)
         device = chosen_device(self.device, self.threads)
-        console = Console()
+        console = Screen()
         echo(console, self.model, self.data, data, conditions)
         begun = time.time()
         with report.progress(console, "audit") as watch:
@@ -168,7 +175,7 @@ class Train:
         training = Training(objective, self.epochs, self.batch_size, OneCycle(self.rate), seed=self.seed)
         job = Job(self.data, self.model, training, self.per_class or None, mean, std)
         folder = Path(self.out or f"results/train-{key(job)[:8]}")
-        console = Console()
+        console = Screen()
         report.say(console, f"objective  {objective}")
         with report.progress(console, f"train {self.method}") as watch:
             checkpoint = engine.run(job, folder, device=chosen_device(self.device, self.threads), watch=watch)
@@ -203,7 +210,7 @@ class List:
             ),
             "models": (("name", "what it is"), [(name, a.about) for name, a in ARCHITECTURES.items()]),
         }
-        console = Console()
+        console = Screen()
         for kind, (columns, rows) in tables.items():
             if self.kind in ("all", kind):
                 table = Table(*columns, title=kind, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)

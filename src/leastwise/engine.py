@@ -18,7 +18,7 @@ from leastwise.models import Classifier, build, load_checkpoint, read_torch, sav
 from leastwise.objectives import Epoch
 from leastwise.plan import Audit, Job, Train
 from leastwise.recipe import key, plain
-from leastwise.store import write_json
+from leastwise.store import write_atomic, write_json
 
 MODEL = "model.pt"
 RESUME = "resume.pt"
@@ -64,38 +64,50 @@ def run(job: Job, folder: Path, model: Path | None = None, device: str = "cpu", 
     """
     if finished(job, folder):
         return folder / result(job)
+    if isinstance(job, Train):
+        work = ready_to_train(job, folder, device)
+    else:
+        assert model is not None, "an audit needs the folder of its model's training"
+        work = ready_to_audit(job, folder, model, device)
     if claimed(folder) != claim(job):
         forget(folder)  # what another recipe left is never mixed with this one's
         write_json(folder / RECIPE, claim(job))
     begun = time.time()
-    if isinstance(job, Train):
-        do_train(job, folder, device, watch)
-    else:
-        assert model is not None, "an audit needs the folder of its model's training"
-        do_audit(job, folder, model, device, watch)
+    work(watch)
     write_json(folder / RUN, run_facts(begun, device))
     return folder / result(job)
 
 
-def do_train(job: Train, folder: Path, device: str, watch: Watch) -> None:
+def ready_to_train(job: Train, folder: Path, device: str) -> Callable[[Watch], None]:
+    """The training, checked as far as it can be before anything is written."""
     data = subset(load(job.data, split="train"), job.per_class)
     model = build(job.arch, data.shape, data.k, job.mean, job.std, job.training.seed)
-    after = restore(folder / RESUME, model)
-    lines = (folder / EPOCHS).read_text().splitlines()[: after.seen.number] if after else []
-    for snapshot in trains.fit(model, data, job.training, after, device, watch):
-        lines.append(json.dumps(epoch_line(snapshot.seen)))
-        (folder / EPOCHS).write_text("\n".join(lines) + "\n")
-        keep(folder / RESUME, model, snapshot)
-        watch(snapshot.seen)
-    save_checkpoint(folder / MODEL, model.cpu(), data.shape, data.names)
-    (folder / RESUME).unlink(missing_ok=True)
+    job.training.objective.init(data.k)
+
+    def work(watch: Watch) -> None:
+        after = restore(folder / RESUME, model)
+        lines = (folder / EPOCHS).read_text().splitlines()[: after.seen.number] if after else []
+        for snapshot in trains.fit(model, data, job.training, after, device, watch):
+            lines.append(json.dumps(epoch_line(snapshot.seen)))
+            write_atomic(folder / EPOCHS, ("\n".join(lines) + "\n").encode())
+            keep(folder / RESUME, model, snapshot)
+            watch(snapshot.seen)
+        save_checkpoint(folder / MODEL, model.cpu(), data.shape, data.names)
+        (folder / RESUME).unlink(missing_ok=True)
+
+    return work
 
 
-def do_audit(job: Audit, folder: Path, model: Path, device: str, watch: Watch) -> None:
+def ready_to_audit(job: Audit, folder: Path, model: Path, device: str) -> Callable[[Watch], None]:
+    """The audit, checked as far as it can be before anything is written."""
     data = subset(load(job.data, split="test"), job.per_class)
     network = load_checkpoint(model / MODEL)
-    found = audits.audit(network, data, job.conditions, job.seed, job.batch_size, device, watch)
-    found.save(folder / evidences.FILE)
+
+    def work(watch: Watch) -> None:
+        found = audits.audit(network, data, job.conditions, job.seed, job.batch_size, device, watch)
+        found.save(folder / evidences.FILE)
+
+    return work
 
 
 def subset(data: Dataset, per_class: int | None) -> Dataset:

@@ -163,7 +163,7 @@ class Evidence:
         """Raise ValueError unless the evidence is consistent in itself."""
         n, k = len(self.ids), self.k
         expect(len(np.unique(self.ids)) == n and bool((np.diff(self.ids) > 0).all()), "ids are not distinct and sorted")
-        expect(self.labels.shape == (n,) and in_range(self.labels, 0, k - 1), "labels are outside the classes")
+        expect(self.labels.shape == (n,) and in_range(self.labels, 0.0, k - 1.0), "labels are outside the classes")
         for name, r in self.conditions.items():
             for f in fields(Record):
                 value = getattr(r, f.name)
@@ -172,9 +172,9 @@ class Evidence:
                         value.shape == ((k, k) if f.name.endswith("_sum") else (n,)),
                         f"{name}: {f.name} has a wrong size",
                     )
-            expect(in_range(r.predicted, 0, k - 1), f"{name}: predictions are outside the classes")
+            expect(in_range(r.predicted, 0.0, k - 1.0), f"{name}: predictions are outside the classes")
             probabilities = np.concatenate([r.p_true, r.p_predicted, r.p_runner_up, r.p_squared])
-            expect(in_range(probabilities, 0, 1 + 1e-5), f"{name}: probabilities are outside [0, 1]")
+            expect(in_range(probabilities, 0.0, 1 + 1e-5), f"{name}: probabilities are outside [0, 1]")
             expect(
                 bool(((r.margin > 0) <= (r.predicted == self.labels)).all()), f"{name}: margins contradict predictions"
             )

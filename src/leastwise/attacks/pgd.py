@@ -94,6 +94,10 @@ class PGD:
     def allows(self, x: Images, x_adv: Images) -> Mask:
         return inside(self.ball, x, x_adv)
 
+    def perturb(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Images:
+        """Only the points, without the forward pass that says who is fooled: what training needs."""
+        return ascend(self, model, x, y, noise) if self.keep == "last" else self.run(model, x, y, noise).x_adv
+
     def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
         return run_last(self, model, x, y, noise) if self.keep == "last" else run_fooled(self, model, x, y, noise)
 
@@ -156,14 +160,20 @@ def predict(model: nn.Module, x: Images) -> Labels:
         return model(x).argmax(dim=1)
 
 
-def run_last(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
+def ascend(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Images:
+    """The last iterate."""
     front = open_front(attack, model, x, y, noise)
     for _ in range(attack.steps):
         front, _ = climb(attack, model, front)
-    fooled = predict(model, front.at) != y
+    return front.at
+
+
+def run_last(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
+    x_adv = ascend(attack, model, x, y, noise)
+    fooled = predict(model, x_adv) != y
     passes = len(x) * attack.steps
     forwards = passes + len(x) * (1 + attack.goal.clean_forwards)
-    return Outcome(front.at, fooled, torch.where(fooled, attack.steps, NEVER), torch.zeros_like(y), forwards, passes)
+    return Outcome(x_adv, fooled, torch.where(fooled, attack.steps, NEVER), torch.zeros_like(y), forwards, passes)
 
 
 def run_fooled(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:

@@ -3,9 +3,10 @@
 import importlib
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from torch import nn
 
@@ -49,23 +50,33 @@ def module_at(place: str) -> ModuleType:
         name = f"leastwise_user_{path.stem}"
         spec = importlib.util.spec_from_file_location(name, path)
         assert spec is not None and spec.loader is not None
+        loader = spec.loader
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module  # dataclasses and pickles inside the file look their module up by name
-        spec.loader.exec_module(module)
+        guarded(place, lambda: loader.exec_module(module))
         return module
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))  # as `python -m` does: the user's own modules are found
     try:
         return importlib.import_module(place)
-    except ModuleNotFoundError as error:
-        raise ValueError(f"cannot import {place!r} ({error}): check the name, or give path/file.py:function") from None
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ValueError(f"cannot import {place!r} ({reason}): check it, or give path/file.py:function") from error
+
+
+def guarded(what: str, code: Callable[[], Any]) -> Any:
+    """Run the user's code; if it fails, say so in their words."""
+    try:
+        return code()
+    except Exception as error:
+        raise ValueError(f"{what} failed with {type(error).__name__}: {error}") from error
 
 
 def call(spec: str, module: ModuleType, function: str) -> nn.Module:
     build = getattr(module, function, None)
     if not callable(build):
         raise ValueError(f"{spec} names no function: define {function}() there, returning a torch.nn.Module")
-    net = build()
+    net = guarded(spec, build)
     if not isinstance(net, nn.Module):
         raise ValueError(f"{spec} must return a torch.nn.Module, but returned {type(net).__name__}")
     return net

@@ -27,7 +27,7 @@ class PGDAT:
 
     def loss(self, model: nn.Module, x: Images, y: Labels, s: None, noise: Noise) -> Loss:
         with crafting(model, self.craft):
-            x_adv = self.attack.run(model, x, y, noise).x_adv
+            x_adv = self.attack.perturb(model, x, y, noise)
         z = model(x_adv)
         return Loss(ce(z, y), clean=None, adversarial=z)
 

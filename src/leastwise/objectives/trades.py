@@ -31,7 +31,7 @@ class TRADES:
 
     def loss(self, model: nn.Module, x: Images, y: Labels, s: None, noise: Noise) -> Loss:
         with crafting(model, self.craft):
-            x_adv = self.attack.run(model, x, y, noise).x_adv
+            x_adv = self.attack.perturb(model, x, y, noise)
         clean, adversarial = model(x), model(x_adv)
         per_example = ce(clean, y) + self.weight(y, clean.dtype) * kl(clean, adversarial)
         return Loss(per_example, clean, adversarial)

@@ -1,0 +1,206 @@
+"""Classifiers own their normalisation; checkpoints load without code; anything a user names becomes a Classifier."""
+
+import os
+import pickle
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from leastwise.models import (
+    ARCHITECTURES,
+    Classifier,
+    build,
+    load_checkpoint,
+    preflight,
+    resolve,
+    save_checkpoint,
+    wrap,
+)
+from tests.conftest import SHAPE, B, K, random_linear
+
+NAMES = ("ant", "bee", "cow", "dog", "elk")
+
+
+def test_normalisation_is_inside(batch: tuple[torch.Tensor, torch.Tensor]) -> None:
+    x, _ = batch
+    net = build("convnet", SHAPE, K).net
+    mean, std = (0.1, 0.2, 0.3), (0.5, 0.6, 0.7)
+    by_hand = torch.stack([(x[:, c] - mean[c]) / std[c] for c in range(3)], dim=1)
+    assert torch.allclose(wrap(net, K, mean, std)(x), net(by_hand), atol=1e-6)
+    assert torch.equal(wrap(net, K)(x), net(x))
+    with pytest.raises(ValueError, match="one number per channel each, but saw 3 and 1"):
+        wrap(net, K, mean, (1.0,))
+    with pytest.raises(ValueError, match="std must be positive"):
+        wrap(net, K, mean, (1.0, 0.0, 1.0))
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (3, 9, 17)])
+def test_architectures_take_any_image_size_and_number_of_classes(arch: str, shape: tuple[int, int, int]) -> None:
+    model = build(arch, shape, 7)
+    x = torch.rand(3, *shape, generator=torch.Generator().manual_seed(0))
+    assert model(x).shape == (3, 7)
+    with torch.no_grad():
+        model.eval()
+        last = [m for m in model.net.modules() if isinstance(m, nn.Linear)][-1]
+        assert torch.allclose(last(model.features(x)), model(x), atol=1e-6)
+
+
+def test_small_has_the_advertised_size() -> None:
+    """0.3 million parameters, counted by hand: convolutions, shortcuts, BatchNorms, linear."""
+    widths = (16, 32, 64, 128)
+    stem = 9 * 3 * 16
+    blocks, inputs = 0, 16
+    for w in widths:
+        blocks += 9 * inputs * w + 9 * w * w + 2 * inputs + 2 * w + (inputs * w if inputs != w else 0)
+        inputs = w
+    expected = stem + blocks + 2 * 128 + 128 * 10 + 10
+    assert sum(p.numel() for p in build("small", (3, 32, 32), 10).parameters()) == expected
+
+
+def test_initial_weights_depend_on_the_seed_alone() -> None:
+    before = torch.random.get_rng_state()
+    a, b, c = build("small", SHAPE, K, seed=1), build("small", SHAPE, K, seed=1), build("small", SHAPE, K, seed=2)
+    assert a.digest() == b.digest() != c.digest()
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_the_digest_covers_weights_buffers_and_normalisation() -> None:
+    model = build("small", SHAPE, K)
+    digests = {model.digest(), wrap(model.net, K, (0.1, 0.1, 0.1), (1.0, 1.0, 1.0)).digest()}
+    with torch.no_grad():
+        model(torch.rand(4, *SHAPE))  # moves BatchNorm's running statistics
+    digests.add(model.digest())
+    with torch.no_grad():
+        next(model.parameters())[0] += 1e-3
+    digests.add(model.digest())
+    assert len(digests) == 4
+
+
+def test_checkpoints_load_with_weights_only(
+    network: Classifier, tmp_path: Path, batch: tuple[torch.Tensor, ...]
+) -> None:
+    path = tmp_path / "model.pt"
+    save_checkpoint(path, network, SHAPE, NAMES)
+    assert torch.load(path, weights_only=True)["arch"] == network.arch
+    again = load_checkpoint(path).eval()
+    assert again.digest() == network.digest() and torch.equal(again(batch[0]), network(batch[0]))
+
+
+@pytest.mark.parametrize("prefix", ["", "module.", "model.", "module.model."])
+@pytest.mark.parametrize("key", [None, "state_dict"])
+def test_a_bare_state_dict_needs_the_name_of_its_architecture(prefix: str, key: str | None, tmp_path: Path) -> None:
+    model = build("convnet", SHAPE, K, seed=4)
+    state: dict[str, object] = {prefix + name: value for name, value in model.net.state_dict().items()}
+    torch.save({key: state} if key else state, tmp_path / "w.pth")
+    again = resolve(str(tmp_path / "w.pth"), SHAPE, K, arch="convnet")
+    assert again.digest() == model.digest()
+    with pytest.raises(ValueError, match=r"does not say which network it belongs to: add --arch \(convnet, small\)"):
+        resolve(str(tmp_path / "w.pth"), SHAPE, K)
+    with pytest.raises(ValueError, match=r"do not fit small \(missing: .*; unknown: "):
+        resolve(str(tmp_path / "w.pth"), SHAPE, K, arch="small")
+    with pytest.raises(ValueError, match=r"do not fit convnet \(of another shape: 8.bias, 8.weight\)"):
+        resolve(str(tmp_path / "w.pth"), SHAPE, K + 1, arch="convnet")
+    with pytest.raises(ValueError, match="there is no architecture 'resnet1'"):
+        resolve(str(tmp_path / "w.pth"), SHAPE, K, arch="resnet1")
+
+
+class Payload:
+    """What a hostile checkpoint would run when unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, tuple[str, int]]:
+        return os.mkdir, (str(self.path), 0o700)
+
+
+@pytest.mark.parametrize("how", ["torch", "pickle", "nothing", "text", "list"])
+def test_hostile_and_damaged_checkpoints_are_refused_and_run_nothing(how: str, tmp_path: Path) -> None:
+    path, trace = tmp_path / "x.pt", tmp_path / "executed"
+    if how == "torch":
+        torch.save({"state_dict": Payload(trace)}, path)
+    elif how == "pickle":
+        path.write_bytes(pickle.dumps(Payload(trace)))
+    elif how == "list":
+        torch.save([1, 2], path)
+    else:
+        path.write_text("" if how == "nothing" else "<html>not found</html>")
+    with pytest.raises(ValueError, match=r"not a checkpoint of plain weights|must hold a state_dict"):
+        resolve(str(path), SHAPE, K, arch="convnet")
+    assert not trace.exists()
+
+
+SOURCE = """
+from torch import nn
+def build():
+    return nn.Sequential(nn.Flatten(), nn.Linear({size}, {k}))
+def wrong():
+    return "a network"
+def fails():
+    raise RuntimeError("no weights here")
+value = 3
+"""
+
+
+def test_functions_in_files_and_modules_resolve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = SHAPE[0] * SHAPE[1] * SHAPE[2]
+    (tmp_path / "mine.py").write_text(SOURCE.format(size=size, k=K))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    x = torch.rand(B, *SHAPE, generator=torch.Generator().manual_seed(0))
+    for spec in (f"{tmp_path}/mine.py:build", "mine.py:build", "mine:build"):
+        model = resolve(spec, SHAPE, K, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
+        assert model(x).shape == (B, K) and model.mean == (0.5, 0.5, 0.5)
+    refusals = {
+        "mine.py:other": "names no function",
+        "mine.py:value": "names no function",
+        "mine.py:wrong": "must return a torch.nn.Module, but returned str",
+        "mine.py:fails": "RuntimeError: no weights here",
+        "mine.py": "say which function",
+        "gone.py:build": "there is no file 'gone.py'",
+        "no_such_module:build": "cannot import 'no_such_module'",
+        "gone.pt": "there is no model 'gone.pt'",
+    }
+    for spec, message in refusals.items():
+        with pytest.raises(ValueError, match=message):
+            resolve(spec, SHAPE, K)
+    with pytest.raises(ValueError, match="leave --arch out"):
+        resolve("mine.py:build", SHAPE, K, arch="small")
+
+
+def test_preflight_refuses_what_is_not_a_row_of_logits(batch: tuple[torch.Tensor, torch.Tensor]) -> None:
+    x, _ = batch
+    good = random_linear(K, torch.float32)
+    preflight(good, x, K)
+    bad = {
+        "5 logits per image": (good, K + 1),
+        "probabilities": (nn.Sequential(good, nn.Softmax(1)), K),
+        "not finite": (nn.Sequential(good, Times(float("nan"))), K),
+        "returned tuple": (Pair(good), K),
+        "cannot take images": (build("convnet", (1, 8, 6), K), K),
+    }
+    for message, (model, k) in bad.items():
+        with pytest.raises(ValueError, match=message.replace("5 logits", f"{k} logits")):
+            preflight(model, x, k)
+
+
+class Times(nn.Module):
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, z: torch.Tensor) -> torch.Tensor:
+        return self.factor * z
+
+
+class Pair(nn.Module):
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return self.model(x), None

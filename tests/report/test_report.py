@@ -1,0 +1,121 @@
+"""What people and programs read: summary.json key by key, and sentences computed from the evidence."""
+
+import io
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from leastwise import report
+from leastwise.attacks import PGD, Clean
+from leastwise.audit import audit
+from leastwise.balls import Linf
+from leastwise.data import Dataset
+from leastwise.evidence import Evidence, Record
+from leastwise.models import build
+from leastwise.statistics import paired, wilson
+from tests.conftest import SHAPE, K
+
+
+@pytest.fixture
+def evidence(unbalanced: Dataset) -> Evidence:
+    attack = PGD(Linf(0.05), step=0.0125, steps=3, keep="fooled")
+    return audit(build("convnet", SHAPE, K, seed=3), unbalanced, (("clean", Clean()), ("pgd3", attack)))
+
+
+def with_correct(evidence: Evidence, condition: str, correct: "np.ndarray") -> Evidence:
+    """The same evidence with the predictions of one condition set right or wrong."""
+    r: Record = evidence.conditions[condition]
+    predicted = np.where(correct, evidence.labels, (evidence.labels + 1) % K).astype(np.int32)
+    return replace(evidence, conditions={**evidence.conditions, condition: replace(r, predicted=predicted)})
+
+
+def test_summary_has_the_documented_keys_and_units(evidence: Evidence) -> None:
+    made = report.summary(evidence)
+    assert json.loads(json.dumps(made, allow_nan=False)) == made
+    assert made["schema"] == 1 and made["classes"] == ["ant", "bee", "cow", "dog", "elk"]
+    assert list(made["conditions"]) == ["clean", "pgd3"]
+    frame = evidence.frame()
+    for row, condition in enumerate(made["conditions"].values()):
+        n, correct = np.array(condition["n"]), np.array(condition["correct"])
+        assert n.tolist() == [20, 3, 0, 9, 1] and (correct <= n).all()
+        assert condition["accuracy"][2] is None and condition["low"][2] is None and condition["high"][2] is None
+        present = [0, 1, 3, 4]
+        a = np.array([condition["accuracy"][c] for c in present])
+        assert a.tolist() == (correct / np.maximum(n, 1))[present].tolist()
+        low, high = wilson(correct, n)
+        assert [condition["low"][c] for c in present] == low[present].tolist()
+        assert [condition["high"][c] for c in present] == high[present].tolist()
+        assert condition["overall"] == pytest.approx(correct.sum() / n.sum())
+        assert condition["macro"] == pytest.approx(a.mean())
+        assert condition["cv"] == pytest.approx((100 * a).var()) and condition["std"] == pytest.approx((100 * a).std())
+        assert condition["mcd"] == pytest.approx(100 * (a.max() - a.min()))
+        worst = condition["worst"]
+        assert worst["index"] == int(frame.worst[row]) and worst["class"] == made["classes"][worst["index"]]
+        assert worst["accuracy"] == a.min() == condition["accuracy"][worst["index"]]
+        assert (worst["low"], worst["high"]) == (condition["low"][worst["index"]], condition["high"][worst["index"]])
+
+
+def test_headline_names_the_class_an_attacker_would_pick(evidence: Evidence) -> None:
+    correct = np.ones(len(evidence.ids), dtype=bool)
+    dogs = np.flatnonzero(evidence.labels == 3)
+    correct[dogs[:7]] = False
+    shown = report.headline(with_correct(with_correct(evidence, "clean", correct | True), "pgd3", correct))
+    assert shown == "An attacker would pick dog: 22.2 % [6.3, 54.7] under pgd3, against 78.8 % overall."
+
+
+def test_what_changed_is_the_paired_comparison(evidence: Evidence) -> None:
+    none, all_ = np.zeros(len(evidence.ids), dtype=bool), np.ones(len(evidence.ids), dtype=bool)
+    half = all_.copy()
+    half[np.flatnonzero(evidence.labels == 0)[:15]] = False
+    a = with_correct(with_correct(evidence, "clean", all_), "pgd3", none)
+    b = with_correct(with_correct(evidence, "clean", half), "pgd3", half)
+    shown = report.what_changed(a, b, ("old", "new"), "pgd3")
+    whole = paired(none, half)
+    assert f"On the same 33 images new changes accuracy under pgd3 by {100 * whole.difference:+.1f} points" in shown
+    assert f"[{100 * whole.low:.1f}, {100 * whole.high:.1f}] against old" in shown
+    assert "clean accuracy by -45.5 points" in shown
+    assert "runs from +25.0 points" in shown and "for ant to +100.0 points" in shown and shown.endswith(".")
+    with pytest.raises(ValueError, match="same images"):
+        report.compared(a, replace(b, ids=b.ids + 1), "pgd3")
+
+
+def printed(evidence: Evidence, width: int) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    report.print_classes(console, evidence, "a [bold]title[/bold]")
+    return console.file.getvalue()
+
+
+def test_the_table_fits_shows_everything_and_takes_names_literally(evidence: Evidence) -> None:
+    named = replace(evidence, names=("[red]ant", "bee", "cow", "a dog with a very long name indeed", "elk"))
+    for width in (60, 80, 200):
+        text = printed(named, width)
+        assert "…" not in text and max(map(len, text.splitlines())) <= max(width, 60)
+        assert "[red]ant" in text and "[bold]title[/bold]" in text and "no images" in text
+        assert text.count("worst class") == (2 if width == 60 else 1)
+    frame = evidence.frame()
+    low, high = wilson(frame.correct.numpy(), frame.n.numpy())
+    cell = f"{100 * float(frame.accuracy[0, 3]):.1f}  [{100 * low[0, 3]:.1f}, {100 * high[0, 3]:.1f}]"
+    assert cell in printed(evidence, 80).replace("   ", "  ")
+
+
+def test_ties_for_the_last_place_are_said(evidence: Evidence) -> None:
+    none = np.zeros(len(evidence.ids), dtype=bool)
+    assert "4 classes 0.0" in printed(with_correct(evidence, "pgd3", none), 80)
+
+
+def test_progress_prints_plain_lines_where_there_is_no_terminal(unbalanced: Dataset) -> None:
+    console = Console(file=io.StringIO(), width=80)
+    with report.progress(console, "audit") as watch:
+        audit(build("convnet", SHAPE, K), unbalanced, (("clean", Clean()),), batch_size=8, watch=watch)
+    lines = console.file.getvalue().splitlines()
+    assert lines[-1].startswith("audit: 100 %, clean ")
+
+
+def test_progress_draws_a_bar_in_a_terminal(unbalanced: Dataset) -> None:
+    console = Console(file=io.StringIO(), width=80, force_terminal=True)
+    with report.progress(console, "audit") as watch:
+        audit(build("convnet", SHAPE, K), unbalanced, (("clean", Clean()),), batch_size=8, watch=watch)
+    assert "100%" in console.file.getvalue() and "━" in console.file.getvalue()

@@ -1,0 +1,72 @@
+"""Balls: projections against an independent solution, samples with the right law."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from leastwise.balls import L2, Ball, Linf
+from leastwise.noise import Noise
+from tests.conftest import SHAPE
+
+BALLS: tuple[Ball, ...] = (Linf(0.3), L2(0.7))
+
+
+def some(b: int, scale: float = 1.0) -> torch.Tensor:
+    return scale * torch.randn(b, *SHAPE, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("ball", BALLS, ids=str)
+def test_projection_lands_inside_is_idempotent_and_is_the_nearest_point(ball: Ball) -> None:
+    d = some(20)
+    inside = ball.project(d)
+    assert bool((ball.norm(inside) <= ball.eps + 1e-12).all())
+    assert torch.allclose(ball.project(inside), inside, atol=1e-12)
+    small = 0.001 * d
+    assert torch.equal(ball.project(small), small)
+    # Nearest: no other point of the ball is closer (variational inequality of a projection).
+    other = ball.project(some(20).flip(0))
+    assert bool((((d - inside) * (other - inside)).flatten(1).sum(1) <= 1e-9).all())
+
+
+@pytest.mark.parametrize(("ball", "dual"), [(Linf(0.3), 1), (L2(0.7), 2)], ids=["Linf", "L2"])
+def test_steepest_reaches_the_dual_norm(ball: Ball, dual: int) -> None:
+    g = some(20, 1e-30)
+    s = ball.steepest(g)
+    assert ball.norm(s).tolist() == pytest.approx([1.0] * 20)
+    assert (s * g).flatten(1).sum(1).tolist() == pytest.approx(g.flatten(1).norm(p=dual, dim=1).tolist(), rel=1e-9)
+    assert torch.equal(ball.steepest(torch.zeros_like(g)), torch.zeros_like(g))
+
+
+def test_steepest_survives_gradients_whose_squares_underflow() -> None:
+    g = some(5, 1e-25).float()
+    assert L2(1.0).norm(L2(1.0).steepest(g)).tolist() == pytest.approx([1.0] * 5, rel=1e-5)
+
+
+def test_samples_are_uniform() -> None:
+    x = torch.zeros(4000, *SHAPE, dtype=torch.float64)
+    noise = Noise(0, torch.arange(4000), "/ball")
+    d = Linf(0.3).sample(x, noise)
+    assert stats.kstest(d[:, 1, 2, 3].numpy(), stats.uniform(-0.3, 0.6).cdf).pvalue > 0.001
+    d = L2(0.7).sample(x, noise)
+    dimensions = d[0].numel()
+    volume = (L2(0.7).norm(d) / 0.7) ** dimensions  # the share of the ball's volume inside the radius
+    assert stats.kstest(volume.numpy(), "uniform").pvalue > 0.001
+    assert abs(float(d[:, 0, 0, 0].mean())) < 0.01
+
+
+@given(st.lists(st.floats(0, 2), min_size=3, max_size=3))
+@settings(max_examples=30, deadline=None)
+def test_a_radius_per_example(radii: list[float]) -> None:
+    for kind in (Linf, L2):
+        ball = kind(torch.tensor(radii, dtype=torch.float64))
+        one_by_one = torch.cat([kind(r).project(some(3)[i : i + 1]) for i, r in enumerate(radii)])
+        assert torch.allclose(ball.project(some(3)), one_by_one, atol=1e-12)
+
+
+@pytest.mark.parametrize("eps", [-1.0, float("nan"), float("inf"), torch.tensor([0.1, -0.1])])
+def test_a_radius_must_be_a_finite_number(eps: object) -> None:
+    for kind in (Linf, L2):
+        with pytest.raises(ValueError, match="eps must be a finite number"):
+            kind(eps)

@@ -1,0 +1,202 @@
+"""The command line as a user meets it: a real process, its words and its exit code."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from leastwise import cli
+from leastwise.evidence import load
+from leastwise.models import build, load_checkpoint, save_checkpoint
+
+NAMES = tuple("abcdefghij")
+
+
+def leastwise(*arguments: str, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "leastwise", *arguments]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100"} | variables
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "model.pt"
+    save_checkpoint(path, build("convnet", (1, 28, 28), 10, seed=1), (1, 28, 28), NAMES)
+    return path
+
+
+def test_help_is_immediate_and_lists_the_verbs() -> None:
+    took = []
+    for _ in range(3):
+        begun = time.perf_counter()
+        shown = leastwise("--help")
+        took.append(time.perf_counter() - begun)
+    assert shown.returncode == 0 and all(verb in shown.stdout for verb in ("demo", "audit", "train", "list"))
+    assert min(took) < 0.3
+    assert leastwise().stdout == shown.stdout
+    assert leastwise("--version").stdout.startswith("leastwise 0.")
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_help_of_a_verb_does_not_import_torch(verb: str) -> None:
+    call = f"main(['{verb}', '--help'])"
+    code = f"import sys; from leastwise.cli import main\ntry: {call}\nfinally: print('torch' in sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert shown.returncode == 0 and shown.stdout.splitlines()[-1] == "False"
+    assert f"usage: leastwise {verb}" in shown.stdout
+
+
+BAD = {
+    "unknown verb": (["audti", "x"], "there is no verb 'audti': did you mean audit?"),
+    "unknown word": (["banana"], "there is no verb 'banana': choose demo, audit, train, list"),
+    "no model": (["audit"], "MODEL"),
+    "unknown option": (["audit", "MODEL", "--epps", "1"], "did you mean --eps?"),
+    "bad choice": (["audit", "MODEL", "--norm", "l3"], "invalid choice 'l3'"),
+    "bad integer": (["audit", "MODEL", "--seed", "x"], "'x'"),
+    "missing model": (["audit", "gone.pt"], "there is no model 'gone.pt'"),
+    "missing file": (["audit", "gone.py:build"], "there is no file 'gone.py'"),
+    "unknown data": (["audit", "MODEL", "--data", "cifar-9"], "there is no data set or file 'cifar-9'"),
+    "unknown split": (["audit", "MODEL", "--data", "fashion-mini/dev"], "has no split 'dev'"),
+    "unknown attack": (["audit", "MODEL", "--attack", "clean,pgdx"], "there is no attack 'pgdx'"),
+    "repeated attack": (["audit", "MODEL", "--attack", "pgd2,pgd2"], "named more than once"),
+    "no attack": (["audit", "MODEL", "--attack", ""], "no attack was named"),
+    "eps of words": (
+        ["audit", "MODEL", "--eps", "banana"],
+        "eps must be a number such as 0.1 or 8/255, but saw 'banana'",
+    ),
+    "eps over zero": (["audit", "MODEL", "--eps", "8/0"], "but saw '8/0'"),
+    "negative eps": (["audit", "MODEL", "--eps", "-1"], "eps must be a finite number, zero or more"),
+    "eps not a number": (["audit", "MODEL", "--eps", "nan"], "eps must be a finite number"),
+    "eps in 255ths": (["audit", "MODEL", "--eps", "8"], "write 8/255"),
+    "negative step": (["audit", "MODEL", "--step", "-0.1"], "the step must be zero or more"),
+    "mean without std": (["audit", "MODEL", "--mean", "0.5"], "normalisation"),
+    "batch size zero": (["audit", "MODEL", "--batch-size", "0"], "the batch size must be 1 or more"),
+    "device": (["audit", "MODEL", "--device", "warp9"], "the device 'warp9' cannot be used"),
+    "unknown architecture": (["train", "standard", "--model", "resnet1"], "there is no architecture 'resnet1'"),
+    "unknown method": (["train", "magic"], "there is no training method 'magic'"),
+    "no epochs": (["train", "standard", "--epochs", "0"], "epochs and batch size must be 1 or more"),
+    "unknown kind": (["list", "bananas"], "invalid choice 'bananas'"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_mistake_gets_one_sentence_and_exit_code_2(
+    case: str, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments, message = BAD[case]
+    monkeypatch.chdir(tmp_path)
+    code = cli.main([str(checkpoint) if a == "MODEL" else a for a in arguments])
+    said = capsys.readouterr().err.splitlines()
+    assert code == 2 and len(said) == 1 and said[0].startswith("leastwise: ") and message in said[0]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_mistake_in_a_real_process_has_no_traceback(tmp_path: Path) -> None:
+    shown = leastwise("audit", "gone.pt", "--eps", "banana", cwd=tmp_path)
+    assert shown.returncode == 2 and shown.stdout == "" and "Traceback" not in shown.stderr
+    assert len(shown.stderr.splitlines()) == 1
+
+
+def test_audit_writes_evidence_and_summary_and_echoes_what_it_understood(checkpoint: Path, tmp_path: Path) -> None:
+    arguments = ["audit", str(checkpoint), "--per-class", "3", "--attack", "clean,pgd2,tpgd2-grid", "--eps", "8/255"]
+    shown = leastwise(*arguments, "--out", "out", cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    assert "2 steps of 0.007843 on CE, Linf eps 0.03137, from a uniform start, any iterate counts" in shown.stdout
+    assert "CE at 1/T = 50" in shown.stdout and "An attacker would pick" in shown.stdout
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert list(summary["conditions"]) == ["clean", "pgd2", "tpgd2-grid"]
+    assert summary["conditions"]["pgd2"]["n"] == [3] * 10
+    evidence = load(tmp_path / "out")
+    assert summary["key"] == evidence.key
+    run = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert run["threads"] == 1 and run["batch_size"] == 200
+
+    again = leastwise(*arguments, "--out", "again", cwd=tmp_path)
+    assert again.returncode == 0
+    one, two = ((tmp_path / name / "evidence.safetensors").read_bytes() for name in ("out", "again"))
+    assert one == two
+    other = leastwise(*arguments, "--out", "other", "--seed", "1", cwd=tmp_path)
+    assert other.returncode == 0 and (tmp_path / "other" / "evidence.safetensors").read_bytes() != one
+
+
+def test_audit_of_a_users_own_function_and_data(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import torch\ndef build():\n    torch.manual_seed(0)\n"
+        "    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 5 * 4, 3))\n"
+    )
+    rng = np.random.default_rng(0)
+    images, labels = rng.integers(0, 256, (30, 3, 5, 4), dtype=np.uint8), np.arange(30) % 2
+    np.savez(tmp_path / "set.npz", images=images, labels=labels, names=np.array(["cat", "dog", "unicorn"]))
+    normalised = ["--mean", "0.5,0.5,0.5", "--std", "0.2,0.2,0.2"]
+    shown = leastwise(
+        "audit", "mine.py:build", "--data", "./set.npz", *normalised, "--attack", "clean,fgsm", cwd=tmp_path
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert "30 images of 3x5x4, 3 classes" in shown.stdout and "no images" in shown.stdout
+    (folder,) = (tmp_path / "results").iterdir()
+    assert folder.name == f"audit-{load(folder).key[:8]}"
+    clean = json.loads((folder / "summary.json").read_text())["conditions"]["clean"]
+    assert clean["n"] == [15, 15, 0] and clean["accuracy"][2] is None
+
+
+def test_train_writes_a_checkpoint_that_audit_takes_and_continues_when_interrupted(tmp_path: Path) -> None:
+    arguments = ["train", "trades", "--per-class", "5", "--epochs", "2", "--steps", "1", "--eps", "0.1", "--out", "t"]
+    shown = leastwise(*arguments, cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    model = load_checkpoint(tmp_path / "t" / "model.pt")
+    assert model.arch == "small" and model.k == 10
+    shown = leastwise("audit", "t/model.pt", "--per-class", "2", "--attack", "clean", cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+
+
+def test_ctrl_c_exits_130_cleanly_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    arguments = ["train", "pgd-at", "--per-class", "100", "--epochs", "60", "--steps", "2", "--out", "t"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "leastwise", *arguments],
+        cwd=tmp_path,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "t" / "resume.pt").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130 and "Traceback" not in errors and "interrupted" in errors
+    assert {p.name for p in (tmp_path / "t").iterdir()} == {"epochs.jsonl", "recipe.json", "resume.pt"}
+    content = torch.load(tmp_path / "t" / "resume.pt", weights_only=True)
+    assert content["seen"]["number"] >= 1
+
+
+def test_list_shows_every_name() -> None:
+    shown = leastwise("list").stdout
+    for word in ("tpgdN[@K]", "tpgdN-grid", "fashion-mini", "pgd-at", "trades", "small", "convnet"):
+        assert word in shown
+    only = leastwise("list", "models").stdout
+    assert "small" in only and "pgdN" not in only
+
+
+def test_output_into_a_closed_pipe_is_not_an_error() -> None:
+    command = f"{sys.executable} -m leastwise list | head -1; echo ${{PIPESTATUS[0]}}"
+    shown = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert shown.stdout.splitlines()[-1] == "0" and "Traceback" not in shown.stderr
+
+
+def test_an_unwritable_folder_is_one_sentence(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    code = cli.main(
+        ["audit", str(checkpoint), "--per-class", "1", "--attack", "clean", "--out", str(tmp_path / "file")]
+    )
+    said = capsys.readouterr().err.splitlines()
+    assert code == 2 and len(said) == 1 and str(tmp_path / "file") in said[0]
