@@ -1,0 +1,91 @@
+"""Networks that others trained, with results that others measured, and other libraries on the same points."""
+
+from pathlib import Path
+
+import foolbox
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from leastwise.attacks import PGD, Clean
+from leastwise.audit import audit
+from leastwise.balls import L2, Linf
+from leastwise.data import Dataset, load
+from leastwise.models import Classifier, build, read_torch, wrap
+from leastwise.noise import Noise
+from leastwise.train import Training, fit
+
+# Accuracy in percent on the 10,000 MNIST test images: clean, and under PGD-20 at 0.3 (step eps/4, last iterate).
+MNIST_CLEAN, MNIST_PGD = 96.33, 79.54
+MNIST_PGD_CLASSES = (94.1, 94.2, 85.1, 78.3, 74.0, 69.1, 91.8, 85.1, 56.7, 63.9)
+
+
+def mnist_cnn(folder: Path) -> Classifier:
+    net = nn.Sequential(
+        nn.Conv2d(1, 16, 4, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(16, 32, 4, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(1568, 100),
+        nn.ReLU(),
+        nn.Linear(100, 10),
+    )
+    content = read_torch(folder / "nets" / "mnist_cnn_a_adv.model")
+    net.load_state_dict(content.get("state_dict", content))
+    return wrap(net, 10)
+
+
+@pytest.fixture(scope="module")
+def mnist(test_data: Path) -> Dataset:
+    return load(str(test_data / "mnist_test.npz"))
+
+
+def test_clean_accuracy_of_a_robust_mnist_network(test_data: Path, mnist: Dataset) -> None:
+    frame = audit(mnist_cnn(test_data), mnist, (("clean", Clean()),)).frame()
+    assert 100 * float(frame.overall) == pytest.approx(MNIST_CLEAN, abs=0.011)
+    assert frame.n[0].tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]  # not balanced
+
+
+@pytest.mark.slow
+def test_pgd20_on_a_robust_mnist_network(test_data: Path, mnist: Dataset) -> None:
+    """Overall within 0.3 points and every class within 1.0 of what was measured elsewhere.
+
+    One random start moves a class by up to about a point either way, so three of them are averaged.
+    """
+    attack = PGD(Linf(0.3), step=0.075, steps=20, keep="last")
+    model = mnist_cnn(test_data)
+    frames = [audit(model, mnist, (("pgd20", attack),), seed=seed).frame() for seed in range(3)]
+    assert all(100 * float(frame.overall) == pytest.approx(MNIST_PGD, abs=0.3) for frame in frames)
+    mean = torch.stack([frame.accuracy[0] for frame in frames]).mean(0)
+    assert (100 * mean).tolist() == pytest.approx(MNIST_PGD_CLASSES, abs=1.0)
+    assert all(int(frame.worst) == 8 for frame in frames)
+
+
+@pytest.fixture(scope="module")
+def trained() -> Classifier:
+    """A network of middling robustness, where two attacks could disagree."""
+    data = load("fashion-mini/train").take(60)
+    model = build("convnet", data.shape, data.k, seed=0)
+    for _ in fit(model, data, Training(epochs=12, batch_size=20)):
+        pass
+    return model.eval()
+
+
+@pytest.mark.parametrize("norm", ["Linf", "L2"])
+def test_pgd_is_as_strong_as_foolboxs(trained: Classifier, norm: str) -> None:
+    """Same images, radius, step, number of steps and kind of start; the starts themselves differ."""
+    x, y, ids = load("fashion-mini/test").take(50).batch(np.arange(500))
+    eps = {"Linf": 0.03, "L2": 0.6}[norm]
+    ours = PGD({"Linf": Linf, "L2": L2}[norm](eps), step=eps / 4, steps=20, keep="last")
+    mine = ours.run(trained, x, y, Noise(0, ids, "/test"))
+    kind = {"Linf": foolbox.attacks.LinfPGD, "L2": foolbox.attacks.L2PGD}[norm]
+    torch.manual_seed(0)
+    theirs = kind(abs_stepsize=eps / 4, steps=20)
+    model = foolbox.models.PyTorchModel(trained, bounds=(0, 1), device="cpu")
+    _, _, fooled = theirs(model, x, y, epsilons=eps)
+    robust = 1 - mine.fooled.float().mean()
+    assert 0.15 < float(robust) < 0.85
+    assert float(robust) == pytest.approx(1 - float(fooled.float().mean()), abs=0.01)
+    assert float((mine.fooled == fooled).float().mean()) > 0.97

@@ -1,0 +1,78 @@
+"""Every command and every Python example of the README and the guide runs, in order, in an empty folder."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```(console|python)\n(.*?)^```", re.M | re.S)
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    return BLOCK.findall(page.read_text())
+
+
+WITH_CODE = [page for page in PAGES if blocks(page)]
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_page_shows_runs(page: Path, tmp_path: Path) -> None:
+    for kind, code in blocks(page):
+        if kind == "python":
+            run([sys.executable, "-c", code], tmp_path)
+        else:
+            run_console(code, tmp_path)
+
+
+def run_console(code: str, folder: Path) -> None:
+    """`$` begins a command; what `$ cat FILE` shows is written to that file first."""
+    for part in re.split(r"^\$ ", code, flags=re.M)[1:]:
+        line, _, shown = part.partition("\n")
+        command = shlex.split(line)
+        if command[0] == "cat":
+            (folder / command[1]).write_text(shown)
+        else:
+            assert command[0] == "leastwise", line
+            run([sys.executable, "-m", *command], folder)
+
+
+def run(command: list[str], folder: Path) -> None:
+    done = subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+
+
+def test_the_readme_begins_with_exactly_the_two_commands() -> None:
+    first = re.search(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    assert first is not None
+    assert [line.split("#")[0].strip() for line in first[1].splitlines()] == ["make demo", "make test"]
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
+    assert {"setup", "demo", "test", "check", "bench", "docs", "clean"} <= set(targets)
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    missing = [
+        str(p.relative_to(ROOT / "docs")) for p in PAGES[1:] if str(p.relative_to(ROOT / "docs")) not in navigation
+    ]
+    assert missing == []
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+            assert target.startswith("https://") or (page.parent / target).exists(), f"{page}: {target}"
+
+
+def test_the_example_for_ones_own_model_runs(tmp_path: Path) -> None:
+    example = ROOT / "examples" / "audit_my_model.py"
+    run(
+        [sys.executable, "-m", "leastwise", "audit", f"{example}:build", "--attack", "clean", "--per-class", "2"],
+        tmp_path,
+    )
