@@ -126,6 +126,7 @@ def test_audit_writes_evidence_and_summary_and_echoes_what_it_understood(checkpo
     assert other.returncode == 0 and (tmp_path / "other" / "evidence.safetensors").read_bytes() != one
 
 
+@pytest.mark.medium
 def test_audit_of_a_users_own_function_and_data(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "import torch\ndef build():\n    torch.manual_seed(0)\n"
@@ -146,7 +147,8 @@ def test_audit_of_a_users_own_function_and_data(tmp_path: Path) -> None:
     assert clean["n"] == [15, 15, 0] and clean["accuracy"][2] is None
 
 
-def test_train_writes_a_checkpoint_that_audit_takes_and_continues_when_interrupted(tmp_path: Path) -> None:
+@pytest.mark.medium
+def test_train_writes_a_checkpoint_that_audit_takes(tmp_path: Path) -> None:
     arguments = ["train", "trades", "--per-class", "5", "--epochs", "2", "--steps", "1", "--eps", "0.1", "--out", "t"]
     shown = leastwise(*arguments, cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
@@ -156,6 +158,7 @@ def test_train_writes_a_checkpoint_that_audit_takes_and_continues_when_interrupt
     assert shown.returncode == 0, shown.stderr
 
 
+@pytest.mark.medium
 def test_ctrl_c_exits_130_cleanly_and_the_same_command_goes_on(tmp_path: Path) -> None:
     arguments = ["train", "pgd-at", "--per-class", "100", "--epochs", "60", "--steps", "2", "--out", "t"]
     process = subprocess.Popen(
@@ -177,6 +180,7 @@ def test_ctrl_c_exits_130_cleanly_and_the_same_command_goes_on(tmp_path: Path) -
     assert content["seen"]["number"] >= 1
 
 
+@pytest.mark.medium
 def test_list_shows_every_name() -> None:
     shown = leastwise("list").stdout
     for word in ("tpgdN[@K]", "tpgdN-grid", "fashion-mini", "pgd-at", "trades", "small", "convnet"):
@@ -185,6 +189,7 @@ def test_list_shows_every_name() -> None:
     assert "small" in only and "pgdN" not in only
 
 
+@pytest.mark.medium
 def test_output_into_a_closed_pipe_is_not_an_error() -> None:
     command = f"{sys.executable} -m leastwise list | head -1; echo ${{PIPESTATUS[0]}}"
     shown = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)

@@ -22,6 +22,7 @@ def blocks(page: Path) -> list[tuple[str, str]]:
 WITH_CODE = [page for page in PAGES if blocks(page)]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_a_page_shows_runs(page: Path, tmp_path: Path) -> None:
     for kind, code in blocks(page):
@@ -58,10 +59,8 @@ def test_the_readme_begins_with_exactly_the_two_commands() -> None:
 
 def test_every_page_is_in_the_navigation() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text()
-    missing = [
-        str(p.relative_to(ROOT / "docs")) for p in PAGES[1:] if str(p.relative_to(ROOT / "docs")) not in navigation
-    ]
-    assert missing == []
+    names = [str(page.relative_to(ROOT / "docs")) for page in PAGES[1:]]
+    assert [name for name in names if name not in navigation] == []
 
 
 def test_links_between_pages_lead_somewhere() -> None:
@@ -70,9 +69,8 @@ def test_links_between_pages_lead_somewhere() -> None:
             assert target.startswith("https://") or (page.parent / target).exists(), f"{page}: {target}"
 
 
+@pytest.mark.medium
 def test_the_example_for_ones_own_model_runs(tmp_path: Path) -> None:
     example = ROOT / "examples" / "audit_my_model.py"
-    run(
-        [sys.executable, "-m", "leastwise", "audit", f"{example}:build", "--attack", "clean", "--per-class", "2"],
-        tmp_path,
-    )
+    arguments = ["audit", f"{example}:build", "--attack", "clean", "--per-class", "2"]
+    run([sys.executable, "-m", "leastwise", *arguments], tmp_path)

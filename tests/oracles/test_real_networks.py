@@ -73,6 +73,7 @@ def trained() -> Classifier:
     return model.eval()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("norm", ["Linf", "L2"])
 def test_pgd_is_as_strong_as_foolboxs(trained: Classifier, norm: str) -> None:
     """Same images, radius, step, number of steps and kind of start; the starts themselves differ."""
