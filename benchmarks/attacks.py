@@ -19,7 +19,7 @@ from torch import nn
 from leastwise.attacks import PGD
 from leastwise.balls import Linf
 from leastwise.data import load
-from leastwise.demo import EPS, trainings
+from leastwise.demo import EPS, audits
 from leastwise.models import build, inference
 from leastwise.noise import Noise
 from leastwise.train import fit
@@ -29,7 +29,7 @@ STEPS = 20
 
 
 def robust_network(name: str) -> nn.Module:
-    recipe = trainings()[name]
+    recipe = audits()[name].model
     data = load(recipe.data, split="train")
     model = build(recipe.arch, data.shape, data.k)
     for _ in fit(model, data, recipe.training):

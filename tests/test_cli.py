@@ -13,10 +13,9 @@ import pytest
 import torch
 
 from leastwise import cli
+from leastwise.data import load as fashion
 from leastwise.evidence import load
 from leastwise.models import build, load_checkpoint, save_checkpoint
-
-NAMES = tuple("abcdefghij")
 
 
 def leastwise(*arguments: str, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -28,7 +27,8 @@ def leastwise(*arguments: str, cwd: Path | None = None, **variables: str) -> sub
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("model") / "model.pt"
-    save_checkpoint(path, build("convnet", (1, 28, 28), 10, seed=1), (1, 28, 28), NAMES)
+    names = fashion("fashion-mini").names
+    save_checkpoint(path, build("convnet", (1, 28, 28), 10, seed=1), (1, 28, 28), names)
     return path
 
 
@@ -76,7 +76,17 @@ BAD = {
     "eps not a number": (["audit", "MODEL", "--eps", "nan"], "eps must be a finite number"),
     "eps in 255ths": (["audit", "MODEL", "--eps", "8"], "write 8/255"),
     "negative step": (["audit", "MODEL", "--step", "-0.1"], "the step must be zero or more"),
-    "mean without std": (["audit", "MODEL", "--mean", "0.5"], "normalisation"),
+    "mean of a checkpoint": (["audit", "MODEL", "--mean", "0.5"], "carries its own normalisation"),
+    "mean without std": (["train", "standard", "--mean", "0.5"], "one number per channel each, but saw 1 and 0"),
+    "mean of three": (
+        ["train", "standard", "--mean", "0.5,0.5,0.5", "--std", "1,1,1"],
+        "mean and std have 3 channels, but the images have 1",
+    ),
+    "rate": (["train", "standard", "--rate", "-1"], "the learning rate must be positive"),
+    "per class": (["train", "standard", "--per-class", "-1"], "images per class must be 1 or more"),
+    "no device": (["audit", "MODEL", "--device", "meta"], "the device 'meta' cannot be used"),
+    "a folder as model": (["audit", "."], "there is no model '.'"),
+    "steps": (["train", "pgd-at", "--steps", "-1"], "number of steps, zero or more"),
     "batch size zero": (["audit", "MODEL", "--batch-size", "0"], "the batch size must be 1 or more"),
     "device": (["audit", "MODEL", "--device", "warp9"], "the device 'warp9' cannot be used"),
     "unknown architecture": (["train", "standard", "--model", "resnet1"], "there is no architecture 'resnet1'"),
@@ -116,7 +126,11 @@ def test_audit_writes_evidence_and_summary_and_echoes_what_it_understood(checkpo
     evidence = load(tmp_path / "out")
     assert summary["key"] == evidence.key
     run = json.loads((tmp_path / "out" / "run.json").read_text())
-    assert run["threads"] == 1 and run["batch_size"] == 200
+    assert run["threads"] == 1
+    recipe = json.loads((tmp_path / "out" / "recipe.json").read_text())
+    assert recipe["key"] == evidence.key and recipe["recipe"]["conditions"][1][0] == "pgd2"
+    reused = leastwise(*arguments, "--out", "out", cwd=tmp_path)
+    assert reused.returncode == 0 and "done before, in out" in reused.stdout and "An attacker" in reused.stdout
 
     again = leastwise(*arguments, "--out", "again", cwd=tmp_path)
     assert again.returncode == 0
@@ -160,7 +174,7 @@ def test_train_writes_a_checkpoint_that_audit_takes(tmp_path: Path) -> None:
 
 @pytest.mark.medium
 def test_ctrl_c_exits_130_cleanly_and_the_same_command_goes_on(tmp_path: Path) -> None:
-    arguments = ["train", "pgd-at", "--per-class", "100", "--epochs", "60", "--steps", "2", "--out", "t"]
+    arguments = ["train", "pgd-at", "--per-class", "50", "--epochs", "8", "--steps", "1", "--out", "t"]
     process = subprocess.Popen(
         [sys.executable, "-m", "leastwise", *arguments],
         cwd=tmp_path,
@@ -176,8 +190,11 @@ def test_ctrl_c_exits_130_cleanly_and_the_same_command_goes_on(tmp_path: Path) -
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130 and "Traceback" not in errors and "interrupted" in errors
     assert {p.name for p in (tmp_path / "t").iterdir()} == {"epochs.jsonl", "recipe.json", "resume.pt"}
-    content = torch.load(tmp_path / "t" / "resume.pt", weights_only=True)
-    assert content["seen"]["number"] >= 1
+    done = torch.load(tmp_path / "t" / "resume.pt", weights_only=True)["seen"]["number"]
+    assert 1 <= done < 8
+    again = leastwise(*arguments, cwd=tmp_path)
+    assert again.returncode == 0 and f"epoch {done + 1}," in again.stdout and f"epoch {done}," not in again.stdout
+    assert (tmp_path / "t" / "model.pt").is_file()
 
 
 @pytest.mark.medium

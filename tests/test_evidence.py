@@ -3,6 +3,7 @@
 import json
 import os
 from dataclasses import fields, replace
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 from leastwise.attacks import NEVER, PGD, Clean
-from leastwise.audit import Step, audit
+from leastwise.audit import Step, audit, auditor
 from leastwise.balls import Linf
 from leastwise.data import Dataset
 from leastwise.evidence import FILE, Evidence, Record, load, merge
@@ -115,39 +116,31 @@ def test_save_and_load_round_trip(evidence: Evidence, tmp_path: Path) -> None:
     load(tmp_path).verify()
 
 
-def shards(evidence: Evidence) -> list[Evidence]:
-    """Three disjoint parts, interleaved."""
-
-    def part(rows: np.ndarray, share: float) -> Evidence:
-        def cut(r: Record) -> Record:
-            values = {f.name: getattr(r, f.name) for f in fields(Record)}
-            arrays = {n: v[rows] for n, v in values.items() if isinstance(v, np.ndarray) and v.ndim == 1}
-            sums = {n: share * v for n, v in values.items() if isinstance(v, np.ndarray) and v.ndim == 2}
-            return replace(r, **arrays, **sums, forwards=len(rows), backwards=2 * len(rows))
-
-        cuts = {name: cut(r) for name, r in evidence.conditions.items()}
-        return replace(evidence, ids=evidence.ids[rows], labels=evidence.labels[rows], conditions=cuts)
-
-    n = len(evidence.ids)
-    return [part(np.arange(i, n, 3), share) for i, share in enumerate((0.25, 0.25, 0.5))]
+def shards(model: Classifier, data: Dataset) -> list[Evidence]:
+    """Three disjoint parts of one audit, interleaved, as workers would make them."""
+    whole = auditor(model, data, CONDITIONS, batch_size=8)
+    return [whole.part(data.where(np.arange(len(data)) % 3 == i)) for i in range(3)]
 
 
-def test_merging_shards_in_any_order_gives_the_whole(evidence: Evidence) -> None:
-    parts = shards(evidence)
+def test_merging_shards_in_any_order_gives_the_whole(
+    model: Classifier, unbalanced: Dataset, evidence: Evidence
+) -> None:
+    parts = shards(model, unbalanced)
     whole = merge(parts)
-    assert np.array_equal(whole.ids, evidence.ids) and np.array_equal(whole.labels, evidence.labels)
-    for name, r in evidence.conditions.items():
-        assert np.array_equal(whole.conditions[name].margin, r.margin)
-        assert np.allclose(whole.conditions[name].logit_sum, r.logit_sum)
-        assert whole.conditions[name].forwards == len(evidence.ids)
-        assert whole.conditions[name].backwards == 2 * len(evidence.ids)
-    assert all(equal(merge([parts[i] for i in order]), whole) for order in ((2, 1, 0), (1, 0, 2), (0, 2, 1)))
-    assert np.array_equal((parts[2] + parts[0]).ids, merge([parts[0], parts[2]]).ids)
     whole.verify()
+    assert np.array_equal(whole.ids, evidence.ids) and np.array_equal(whole.labels, evidence.labels)
+    assert whole.recipe == evidence.recipe
+    for name, r in evidence.conditions.items():
+        assert np.array_equal(whole.conditions[name].predicted, r.predicted)
+        assert np.allclose(whole.conditions[name].margin, r.margin, atol=1e-5)
+        assert np.allclose(whole.conditions[name].logit_sum, r.logit_sum, atol=1e-4)
+        assert whole.conditions[name].forwards == r.forwards and whole.conditions[name].backwards == r.backwards
+    assert all(equal(merge([parts[i] for i in order]), whole) for order in permutations(range(3)))
+    assert np.array_equal((parts[2] + parts[0]).ids, merge([parts[0], parts[2]]).ids)
 
 
-def test_merging_refuses_the_same_examples_and_other_recipes(evidence: Evidence) -> None:
-    first, second, _ = shards(evidence)
+def test_merging_refuses_the_same_examples_and_other_recipes(model: Classifier, unbalanced: Dataset) -> None:
+    first, second, _ = shards(model, unbalanced)
     with pytest.raises(ValueError, match="same examples"):
         first + first
     with pytest.raises(ValueError, match="different recipes"):
@@ -212,6 +205,8 @@ def test_an_audit_reports_progress(model: Classifier, unbalanced: Dataset) -> No
 def test_an_audit_refuses_nothing_to_audit_and_logits_that_overflow(model: Classifier, unbalanced: Dataset) -> None:
     with pytest.raises(ValueError, match="nothing to audit"):
         audit(model, unbalanced.only(["cow"]), CONDITIONS)
+    with pytest.raises(ValueError, match="conditions with different names, but saw clean, clean"):
+        audit(model, unbalanced, (CONDITIONS[0], CONDITIONS[0]))
 
     class Breaks(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -220,8 +215,20 @@ def test_an_audit_refuses_nothing_to_audit_and_logits_that_overflow(model: Class
             off_grid = ((255 * x - (255 * x).round()).abs() > 1e-3).flatten(1).any(1)
             return torch.where(off_grid[:, None], torch.nan, z)
 
-    with pytest.raises(ValueError, match="under pgd5 the model gives logits that are not finite"):
-        audit(Breaks(), unbalanced, CONDITIONS)
+    look_only = (("noise", replace(PGD5, steps=0)),)
+    with pytest.raises(ValueError, match="under noise the model gives logits that are not finite on"):
+        audit(Breaks(), unbalanced, look_only)
+    with pytest.raises(ValueError, match="the input gradient is not finite"):
+        audit(Breaks(), unbalanced, (("pgd5", replace(PGD5, keep="last")),))
+
+
+def test_an_attack_that_leaves_its_ball_is_a_fault(model: Classifier, unbalanced: Dataset) -> None:
+    class Cheats(PGD):
+        def run(self, model, x, y, noise):
+            return PGD.run(self, model, x, y, noise)._replace(x_adv=x + 0.2)
+
+    with pytest.raises(RuntimeError, match="cheat left its threat model"):
+        audit(model, unbalanced, (("cheat", Cheats(Linf(0.1))),))
 
 
 def test_no_more_memory_than_a_few_dozen_bytes_per_example(evidence: Evidence) -> None:

@@ -69,6 +69,10 @@ def test_p17_relabelling_the_classes_permutes_every_metric(correct: list[int], r
     assert torch.equal(a.accuracy[:, order], b.accuracy) and torch.allclose(a.deviation[:, order], b.deviation)
     for metric in ("overall", "macro", "gap", "variance", "std"):
         assert getattr(a, metric).item() == pytest.approx(getattr(b, metric).item(), abs=1e-12)
+    shift = torch.arange(k)
+    other = ClassFrame.of({"y": Tally(torch.tensor(n), shift)}, names)
+    renamed = ClassFrame.of({"y": Tally(torch.tensor(n)[order], shift[order])}, b.names)
+    assert torch.allclose(a.beside(other).similarity, b.beside(renamed).similarity, equal_nan=True)
     assert a.accuracy[0, a.worst[0]] == b.accuracy[0, b.worst[0]]
     assert a.accuracy[0, a.best[0]] == b.accuracy[0, b.best[0]]
 

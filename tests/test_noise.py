@@ -56,6 +56,12 @@ def test_seed_id_purpose_and_draw_each_change_it() -> None:
     assert torch.equal(base, noise([7]).uniform((50,)))
 
 
+def test_a_fork_depends_on_the_draw_it_forks_from() -> None:
+    """A restart inside an epoch differs from the same restart in another epoch."""
+    a, b = (noise([7], draw=epoch).fork("restart", 2).uniform((9,)) for epoch in (0, 1))
+    assert not torch.equal(a, b)
+
+
 def test_seed_and_purpose_are_kept_apart() -> None:
     assert Noise(1, torch.tensor([0]), "2/a").key != Noise(12, torch.tensor([0]), "/a").key
 

@@ -94,7 +94,7 @@ def files(folder: Path) -> set[str]:
 
 def test_the_engine_trains_and_audits_once(tmp_path: Path) -> None:
     events: list[object] = []
-    checkpoint = engine.run(JOB, tmp_path / "m", watch=events.append)
+    checkpoint = engine.task(JOB, tmp_path / "m").run(events.append)
     assert files(tmp_path / "m") == {"model.pt", "epochs.jsonl", "recipe.json", "run.json"}
     assert [e.number for e in events if isinstance(e, Epoch)] == [1, 2, 3]
     assert [e.fraction for e in events if isinstance(e, trains.Step)][-1] == 1
@@ -102,7 +102,7 @@ def test_the_engine_trains_and_audits_once(tmp_path: Path) -> None:
     assert [line["epoch"] for line in lines] == [1, 2, 3] and sum(lines[0]["clean"]["n"]) == 100
     assert json.loads((tmp_path / "m" / "recipe.json").read_text())["key"] == key(JOB)
 
-    found = engine.run(CHECK, tmp_path / "a", model=tmp_path / "m")
+    found = engine.task(CHECK, tmp_path / "a", model=tmp_path / "m").run()
     loaded = evidence.load(found)
     assert loaded.tally("clean").n.tolist() == [5] * 10
     model = load_checkpoint(checkpoint)
@@ -112,38 +112,91 @@ def test_the_engine_trains_and_audits_once(tmp_path: Path) -> None:
 
     stamp = checkpoint.stat().st_mtime_ns
     before = len(events)
-    assert engine.run(JOB, tmp_path / "m", watch=events.append) == checkpoint
+    assert engine.task(JOB, tmp_path / "m").run(events.append) == checkpoint
     assert checkpoint.stat().st_mtime_ns == stamp and len(events) == before
 
 
-def test_another_recipe_in_the_same_folder_starts_over(tmp_path: Path) -> None:
-    a = load_checkpoint(engine.run(JOB, tmp_path)).digest()
-    other = replace(JOB, training=replace(QUICK, seed=1, epochs=1))
-    b = load_checkpoint(engine.run(other, tmp_path)).digest()
-    assert a != b and not engine.finished(JOB, tmp_path) and engine.finished(other, tmp_path)
+OTHER = replace(JOB, training=replace(QUICK, seed=1, epochs=1))
+
+
+def test_another_training_in_the_same_folder_is_refused_until_asked_for(tmp_path: Path) -> None:
+    first = engine.task(JOB, tmp_path)
+    a = load_checkpoint(first.run()).digest()
+    other = engine.task(OTHER, tmp_path)
+    with pytest.raises(ValueError, match="holds another training: choose another folder, or replace it with --fresh"):
+        other.run()
+    assert first.finished and load_checkpoint(tmp_path / "model.pt").digest() == a
+    b = load_checkpoint(other.run(fresh=True)).digest()
+    assert a != b and not engine.task(JOB, tmp_path).finished and other.finished
     assert len((tmp_path / "epochs.jsonl").read_text().splitlines()) == 1
+
+
+def test_files_of_others_are_never_touched(tmp_path: Path) -> None:
+    (tmp_path / "model.pt").write_text("mine")
+    for fresh in (False, True):
+        with pytest.raises(ValueError, match=r"holds model.pt of unknown origin: choose another folder"):
+            engine.task(JOB, tmp_path).run(fresh=fresh)
+    assert files(tmp_path) == {"model.pt"} and (tmp_path / "model.pt").read_text() == "mine"
+
+
+def test_an_audit_does_not_move_into_a_trainings_folder(tmp_path: Path) -> None:
+    engine.task(OTHER, tmp_path / "m").run()
+    check = replace(CHECK, model=OTHER)
+    with pytest.raises(ValueError, match="holds the results of another kind, training"):
+        engine.task(check, tmp_path / "m", model=tmp_path / "m").run(fresh=True)
+    first = engine.task(check, tmp_path / "a", model=tmp_path / "m")
+    second = engine.task(replace(check, seed=1), tmp_path / "a", model=tmp_path / "m")
+    assert first.run().read_bytes() != second.run().read_bytes()  # an audit is cheap: a new one takes its place
+    assert not first.finished and second.finished
+
+
+def test_changed_data_is_another_job(tmp_path: Path) -> None:
+    data = load("fashion-mini/train").take(5)
+    pixels = data.images[data.rows]
+
+    def job() -> engine.Task:
+        return engine.task(Train(str(tmp_path / "set.npz"), "convnet", replace(QUICK, epochs=1)), tmp_path / "out")
+
+    np.savez(tmp_path / "set.npz", images=pixels, labels=data.labels)
+    job().run()
+    assert job().finished
+    np.savez(tmp_path / "set.npz", images=255 - pixels, labels=data.labels)
+    assert not job().finished
+
+
+def test_a_folder_that_cannot_be_written_is_noticed_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    worked: list[object] = []
+    with pytest.raises(ValueError, match="is a file: choose another"):
+        engine.task(JOB, tmp_path / "file" / "deeper").run(worked.append)
+    assert worked == []
+
+
+def test_snapshots_do_not_change_afterwards() -> None:
+    data = load("fashion-mini/train").take(5)
+    model = build("convnet", data.shape, data.k)
+    momenta = []
+    kept = []
+    for snapshot in fit(model, data, replace(QUICK, epochs=2)):
+        kept.append(snapshot)
+        momenta.append(snapshot.optimiser["state"][0]["momentum_buffer"].clone())
+    assert torch.equal(kept[0].optimiser["state"][0]["momentum_buffer"], momenta[0])
+    assert not torch.equal(momenta[0], momenta[1])
 
 
 @pytest.mark.parametrize("stop_after", [1, 2])
 def test_an_interrupted_training_resumes_to_the_same_weights(stop_after: int, tmp_path: Path) -> None:
-    whole = engine.run(JOB, tmp_path / "whole")
+    whole = engine.task(JOB, tmp_path / "whole").run()
 
     def interrupt(event: object) -> None:
         if isinstance(event, trains.Step) and event.fraction > (stop_after + 0.4) / QUICK.epochs:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        engine.run(JOB, tmp_path / "cut", watch=interrupt)
+        engine.task(JOB, tmp_path / "cut").run(interrupt)
     assert "model.pt" not in files(tmp_path / "cut") and "resume.pt" in files(tmp_path / "cut")
     begun: list[int] = []
-    again = engine.run(JOB, tmp_path / "cut", watch=lambda e: begun.append(e.number) if isinstance(e, Epoch) else None)
+    again = engine.task(JOB, tmp_path / "cut").run(lambda e: begun.append(e.number) if isinstance(e, Epoch) else None)
     assert begun == list(range(stop_after + 1, 4))
     assert load_checkpoint(again).digest() == load_checkpoint(whole).digest()
     assert (tmp_path / "cut" / "epochs.jsonl").read_text() == (tmp_path / "whole" / "epochs.jsonl").read_text()
-
-
-def test_forget_removes_only_its_own_files(tmp_path: Path) -> None:
-    engine.run(replace(JOB, training=replace(QUICK, epochs=1)), tmp_path)
-    (tmp_path / "notes.txt").write_text("mine")
-    engine.forget(tmp_path)
-    assert files(tmp_path) == {"notes.txt"}

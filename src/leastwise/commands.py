@@ -3,8 +3,6 @@
 torch is imported inside `run`, so that asking a verb for help does not wait for it.
 """
 
-import re
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -19,8 +17,8 @@ if TYPE_CHECKING:
     from leastwise.attacks import Threat
     from leastwise.audit import Conditions
     from leastwise.data import Dataset
-    from leastwise.evidence import Evidence
 
+# Spelled out again here, because their homes import torch.
 Keep = Literal["fooled", "last"]
 Norm = Literal["linf", "l2"]
 Kind = Literal["all", "attacks", "data", "methods", "models"]
@@ -91,33 +89,39 @@ class Audit:
     """processor threads; 0 leaves the choice to torch"""
     batch_size: int = 200
     """images attacked at a time"""
+    fresh: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """do it anew, and replace what --out holds"""
     out: Annotated[str, tyro.conf.arg(metavar="DIR")] = ""
     """where evidence and summary go; results/audit-KEY unless given"""
 
     def run(self) -> None:
         threat = threat_of(self.norm, self.eps, self.step, self.keep)
         mean, std = numbers(self.mean, "mean"), numbers(self.std, "std")
-        from leastwise import report
+        from leastwise import engine, evidence, report
         from leastwise.attacks import named_all
-        from leastwise.audit import audit
+        from leastwise.audit import auditor as make_auditor
         from leastwise.data import load
-        from leastwise.engine import run_facts
         from leastwise.models import resolve
+        from leastwise.store import write_json
 
         conditions = named_all(self.attack, threat)
-        data = first_of(load(self.data, split="test"), self.per_class)
-        model = resolve(self.model, data.shape, data.k, self.arch or None, mean, std)
+        data = engine.subset(load(self.data, split="test"), self.per_class or None)
+        model = resolve(self.model, data.shape, data.names, self.arch or None, mean, std)
         device = chosen_device(self.device, self.threads)
+        auditor = make_auditor(model, data, conditions, self.seed, self.batch_size, device)
+        task = engine.audit_task(auditor, data, Path(self.out or f"results/audit-{auditor.key[:8]}"))
         console = Screen()
         echo(console, self.model, self.data, data, conditions)
-        begun = time.time()
-        with report.progress(console, "audit") as watch:
-            evidence = audit(model, data, conditions, self.seed, self.batch_size, device, watch)
-        folder = Path(self.out or f"results/audit-{evidence.key[:8]}")
-        save(evidence, folder, run_facts(begun, device) | {"batch_size": self.batch_size, "model": self.model})
-        report.print_classes(console, evidence, self.model)
-        report.say(console, report.headline(evidence))
-        report.say(console, f"Evidence and summary: {folder}")
+        if task.finished and not self.fresh:
+            report.say(console, f"done before, in {task.folder} (--fresh does it anew)")
+        else:
+            with report.progress(console, "audit", data.names) as watch:
+                task.run(watch, self.fresh)
+        found = evidence.load(task.folder)
+        write_json(task.folder / report.FILE, report.summary(found))
+        report.print_classes(console, found, self.model)
+        report.say(console, f"\n{report.headline(found)}")
+        report.say(console, f"Evidence and summary: {task.folder}")
 
 
 @dataclass(frozen=True)
@@ -159,6 +163,8 @@ class Train:
     """cpu, cuda, …"""
     threads: int = 0
     """processor threads; 0 leaves the choice to torch"""
+    fresh: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """do it anew, and replace what --out holds"""
     out: Annotated[str, tyro.conf.arg(metavar="DIR")] = ""
     """where the checkpoint goes; results/train-KEY unless given"""
 
@@ -174,12 +180,16 @@ class Train:
         objective = method(self.method).make(threat.ball, threat.step, self.steps)
         training = Training(objective, self.epochs, self.batch_size, OneCycle(self.rate), seed=self.seed)
         job = Job(self.data, self.model, training, self.per_class or None, mean, std)
-        folder = Path(self.out or f"results/train-{key(job)[:8]}")
+        device = chosen_device(self.device, self.threads)
+        task = engine.task(job, Path(self.out or f"results/train-{key(job)[:8]}"), device=device)
         console = Screen()
         report.say(console, f"objective  {objective}")
-        with report.progress(console, f"train {self.method}") as watch:
-            checkpoint = engine.run(job, folder, device=chosen_device(self.device, self.threads), watch=watch)
-        report.say(console, f"Checkpoint: {checkpoint}")
+        if task.finished and not self.fresh:
+            report.say(console, f"done before, in {task.folder} (--fresh does it anew)")
+        else:
+            with report.progress(console, f"train {self.method}", task.names) as watch:
+                task.run(watch, self.fresh)
+        report.say(console, f"Checkpoint: {task.folder / task.result}")
 
 
 @dataclass(frozen=True)
@@ -239,30 +249,12 @@ def echo(console: Console, model: str, name: str, data: "Dataset", conditions: "
         report.say(console, line)
 
 
-def save(evidence: "Evidence", folder: Path, facts: dict[str, object]) -> None:
-    from leastwise import report
-    from leastwise.engine import RUN
-    from leastwise.evidence import FILE
-    from leastwise.store import write_json
-
-    evidence.save(folder / FILE)
-    write_json(folder / report.FILE, report.summary(evidence))
-    write_json(folder / RUN, facts)
-
-
-def first_of(data: "Dataset", per_class: int) -> "Dataset":
-    if per_class < 0:
-        raise ValueError(f"images per class must be 1 or more, but saw {per_class}")
-    return data.take(per_class) if per_class else data
-
-
 def number(text: str, name: str) -> float:
     """`0.1`, `8/255`."""
-    match = re.fullmatch(r"\s*([^/]+?)\s*(?:/\s*([^/]+?)\s*)?", text)
+    above, slash, below = text.partition("/")
     try:
-        assert match is not None
-        return float(match[1]) / float(match[2] or 1)
-    except (AssertionError, ValueError, ZeroDivisionError):
+        return float(above) / float(below) if slash else float(above)
+    except (ValueError, ZeroDivisionError):
         raise ValueError(f"{name} must be a number such as 0.1 or 8/255, but saw {text!r}") from None
 
 
@@ -280,10 +272,7 @@ def threat_of(norm: str, eps: str, step: str, keep: Keep = "fooled") -> "Threat"
     if norm == "linf" and radius > 1:
         raise ValueError(f"eps is in pixel units and images span [0, 1], but saw {radius:g}: write {radius:g}/255")
     ball = Linf(radius) if norm == "linf" else L2(radius)
-    size = number(step, "step") if step else radius / 4
-    if size < 0:
-        raise ValueError(f"the step must be zero or more, but saw {size:g}")
-    return Threat(ball, size, keep)
+    return Threat(ball, number(step, "step") if step else radius / 4, keep)
 
 
 def chosen_device(device: str, threads: int) -> str:
@@ -297,7 +286,7 @@ def chosen_device(device: str, threads: int) -> str:
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise ValueError(f"the device {device!r} cannot be used ({str(error).splitlines()[0]}): try cpu") from None
     return device

@@ -3,9 +3,11 @@
 import json
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from leastwise import __version__
@@ -14,74 +16,82 @@ from leastwise import evidence as evidences
 from leastwise import train as trains
 from leastwise.data import Dataset, load
 from leastwise.frame import Tally
-from leastwise.models import Classifier, build, load_checkpoint, read_torch, save_checkpoint, write_torch
+from leastwise.models import Classifier, build, load_checkpoint, preflight, read_torch, save_checkpoint, write_torch
 from leastwise.objectives import Epoch
-from leastwise.plan import Audit, Job, Train
+from leastwise.plan import Job, Train
 from leastwise.recipe import key, plain
-from leastwise.store import write_atomic, write_json
+from leastwise.store import check_writable, write_atomic, write_json
 
-MODEL = "model.pt"
-RESUME = "resume.pt"
-EPOCHS = "epochs.jsonl"
-RECIPE = "recipe.json"
-RUN = "run.json"
+MODEL, RESUME, EPOCHS, RECIPE, RUN = "model.pt", "resume.pt", "epochs.jsonl", "recipe.json", "run.json"
+OUTPUTS = (MODEL, evidences.FILE, RESUME, EPOCHS, RUN)
 
-Watch = Callable[[trains.Step | Epoch | audits.Step], None]
+Event = trains.Step | Epoch | audits.Step
+Watch = Callable[[Event], None]
 
 
-def result(job: Job) -> str:
-    """The file whose presence means the job is finished; it is written last, in one piece."""
-    return MODEL if isinstance(job, Train) else evidences.FILE
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A job that was checked as far as it can be before anything is written, and its folder."""
 
+    folder: Path
+    result: str  # the file whose presence means it is finished; written last, in one piece
+    claim: dict[str, Any]  # the recipe with the digests of what it reads; a folder holds one
+    names: tuple[str, ...]  # of the classes
+    work: Callable[[Watch], None]
+    device: str
 
-def finished(job: Job, folder: Path) -> bool:
-    """Whether the folder holds the result of exactly this job, made by this version."""
-    return (folder / result(job)).is_file() and claimed(folder) == claim(job)
+    @property
+    def finished(self) -> bool:
+        return (self.folder / self.result).is_file() and claimed(self.folder) == self.claim
 
+    def run(self, watch: Watch = lambda event: None, fresh: bool = False) -> Path:
+        """Do the work, or find it done; an interrupted training goes on behind its last epoch unless `fresh`."""
+        if fresh or not self.finished:
+            self.make_room(fresh)
+            begun = time.time()
+            self.work(watch)
+            write_json(self.folder / RUN, run_facts(begun, self.device))
+        return self.folder / self.result
 
-def claim(job: Job) -> dict[str, Any]:
-    return {"key": key(job), "leastwise": __version__, "recipe": plain(job)}
+    def make_room(self, fresh: bool) -> None:
+        """Claim the folder. Files of others are never touched, and a finished training is not lost by accident."""
+        check_writable(self.folder)
+        old, held = claimed(self.folder), [name for name in OUTPUTS if (self.folder / name).exists()]
+        if old is None and held:
+            raise ValueError(f"{self.folder} holds {', '.join(held)} of unknown origin: choose another folder")
+        if old is not None and old["kind"] != self.claim["kind"]:
+            raise ValueError(f"{self.folder} holds the results of another kind, {old['kind']}: choose another folder")
+        if old not in (None, self.claim) and self.claim["kind"] == "training" and not fresh:
+            raise ValueError(f"{self.folder} holds another training: choose another folder, or replace it with --fresh")
+        if fresh or old != self.claim:
+            for name in OUTPUTS:
+                (self.folder / name).unlink(missing_ok=True)
+            write_json(self.folder / RECIPE, self.claim)
 
 
 def claimed(folder: Path) -> dict[str, Any] | None:
-    """The recipe a folder was made for, or None if it has none that can be read."""
+    """The claim of a folder, or None if it has none that can be read."""
     try:
-        return json.loads((folder / RECIPE).read_text())
-    except (OSError, ValueError):
+        claim = json.loads((folder / RECIPE).read_text())
+        return claim if {"kind", "key"} <= claim.keys() else None
+    except (OSError, ValueError, AttributeError):
         return None
 
 
-def forget(folder: Path) -> None:
-    """Remove the files of an earlier job, and nothing else."""
-    for name in (MODEL, evidences.FILE, RESUME, EPOCHS, RUN, RECIPE):
-        (folder / name).unlink(missing_ok=True)
-
-
-def run(job: Job, folder: Path, model: Path | None = None, device: str = "cpu", watch: Watch = lambda _: None) -> Path:
-    """Do the job in `folder`, or find it done there; an interrupted training goes on behind its last epoch.
-
-    `model` is the folder of the training that an audit needs.
-    """
-    if finished(job, folder):
-        return folder / result(job)
+def task(job: Job, folder: Path, model: Path | None = None, device: str = "cpu") -> Task:
+    """The task of a job; `model` is the folder of the training that an audit needs."""
     if isinstance(job, Train):
-        work = ready_to_train(job, folder, device)
-    else:
-        assert model is not None, "an audit needs the folder of its model's training"
-        work = ready_to_audit(job, folder, model, device)
-    if claimed(folder) != claim(job):
-        forget(folder)  # what another recipe left is never mixed with this one's
-        write_json(folder / RECIPE, claim(job))
-    begun = time.time()
-    work(watch)
-    write_json(folder / RUN, run_facts(begun, device))
-    return folder / result(job)
+        return training_task(job, folder, device)
+    assert model is not None, "an audit needs the folder of its model's training"
+    data = subset(load(job.data, split="test"), job.per_class)
+    network = load_checkpoint(model / MODEL)
+    return audit_task(audits.auditor(network, data, job.conditions, job.seed, job.batch_size, device), data, folder)
 
 
-def ready_to_train(job: Train, folder: Path, device: str) -> Callable[[Watch], None]:
-    """The training, checked as far as it can be before anything is written."""
+def training_task(job: Train, folder: Path, device: str = "cpu") -> Task:
     data = subset(load(job.data, split="train"), job.per_class)
     model = build(job.arch, data.shape, data.k, job.mean, job.std, job.training.seed)
+    preflight(model, data.batch(np.arange(min(len(data), audits.PREFLIGHT_IMAGES))).x, data.k, gradients=False)
     job.training.objective.init(data.k)
 
     def work(watch: Watch) -> None:
@@ -95,19 +105,16 @@ def ready_to_train(job: Train, folder: Path, device: str) -> Callable[[Watch], N
         save_checkpoint(folder / MODEL, model.cpu(), data.shape, data.names)
         (folder / RESUME).unlink(missing_ok=True)
 
-    return work
+    facts = {"kind": "training", "key": key(job), "leastwise": __version__, "data": data.digest(), "recipe": plain(job)}
+    return Task(folder, MODEL, facts, data.names, work, device)
 
 
-def ready_to_audit(job: Audit, folder: Path, model: Path, device: str) -> Callable[[Watch], None]:
-    """The audit, checked as far as it can be before anything is written."""
-    data = subset(load(job.data, split="test"), job.per_class)
-    network = load_checkpoint(model / MODEL)
-
+def audit_task(auditor: audits.Auditor, data: Dataset, folder: Path) -> Task:
     def work(watch: Watch) -> None:
-        found = audits.audit(network, data, job.conditions, job.seed, job.batch_size, device, watch)
-        found.save(folder / evidences.FILE)
+        auditor.part(data, watch).save(folder / evidences.FILE)
 
-    return work
+    facts = {"kind": "audit", "key": auditor.key, "leastwise": __version__, "recipe": plain(auditor.recipe)}
+    return Task(folder, evidences.FILE, facts, data.names, work, auditor.device)
 
 
 def subset(data: Dataset, per_class: int | None) -> Dataset:

@@ -1,11 +1,12 @@
 """Evidence: one small record per example and condition, from which every table and interval follows.
 
-On disk it is one safetensors file (arrays and one JSON text, nothing that can run), the same bytes
-for the same recipe. A digest over everything inside is checked on loading.
+On disk it is one safetensors file (arrays and one JSON text, nothing that can run). A digest over
+everything inside is checked on loading. The same recipe gives the same bytes on one kind of
+processor with the same batch size and number of threads.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -97,18 +98,25 @@ def real(values: torch.Tensor) -> Real:
     return values.to(torch.float32).cpu().numpy()
 
 
-def join(records: Sequence[Record], order: "np.ndarray | None" = None) -> Record:
-    """Records of different examples under one condition: per-example arrays follow each other, sums add."""
+SUMS = ("logit_sum", "probability_sum", "forwards", "backwards")  # what adds; the rest follows each other
 
-    def joined(name: str) -> Any:
-        values = [getattr(r, name) for r in records]
-        if name in ("forwards", "backwards"):
-            return sum(values)
-        if values[0].ndim == 2:
-            return np.sum(values, axis=0)
-        return np.concatenate(values) if order is None else np.concatenate(values)[order]
 
-    return Record(**{f.name: joined(f.name) for f in fields(Record)})
+def join(records: Iterable[Record], order: Whole | None = None) -> Record:
+    """Records of different examples under one condition: per-example arrays follow each other, sums add.
+
+    The class sums are added as the records come, so memory grows with the examples only.
+    """
+    columns: dict[str, list[np.ndarray]] = {f.name: [] for f in fields(Record) if f.name not in SUMS}
+    sums: dict[str, Any] = dict.fromkeys(SUMS, 0)
+    for r in records:
+        for name, column in columns.items():
+            column.append(getattr(r, name))
+        for name in SUMS:
+            sums[name] = sums[name] + getattr(r, name)
+    joined: dict[str, Any] = {name: np.concatenate(column) for name, column in columns.items()}
+    if order is not None:
+        joined = {name: column[order] for name, column in joined.items()}
+    return Record(**joined, **sums)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +132,12 @@ class Evidence:
     @property
     def key(self) -> str:
         return key_of_json(self.recipe)
+
+    @property
+    def data(self) -> str:
+        """The digest of the data set."""
+        digest: str = json.loads(self.recipe)["data"]
+        return digest
 
     @property
     def k(self) -> int:
@@ -217,7 +231,7 @@ def load(path: Path) -> Evidence:
 def merge(parts: Sequence[Evidence]) -> Evidence:
     """Evidence of disjoint examples under one recipe, in any order of the parts."""
     # Sums of floats depend on their order, so the parts are put into one order first.
-    parts = sorted(parts, key=lambda part: int(part.ids.min(initial=0)))
+    parts = sorted((part for part in parts if len(part.ids)), key=lambda part: int(part.ids[0])) or parts[:1]
     first = parts[0]
     for part in parts[1:]:
         expect(

@@ -53,9 +53,12 @@ class Noise:
     purpose: str = ""
     draw: int = 0
 
-    def fork(self, purpose: str, draw: int | None = None) -> "Noise":
-        """Independent noise for a named use; `draw` counts repetitions of it (epochs, restarts)."""
-        return replace(self, purpose=f"{self.purpose}/{purpose}", draw=self.draw if draw is None else draw)
+    def fork(self, purpose: str, draw: int = 0) -> "Noise":
+        """Independent noise for a named use; `draw` counts repetitions of it (restarts, epochs).
+
+        The draw it forks from becomes part of the purpose, so a restart differs from epoch to epoch.
+        """
+        return replace(self, purpose=f"{self.purpose}#{self.draw}/{purpose}", draw=draw)
 
     def pick(self, rows: Rows) -> "Noise":
         """The noise of some of the examples: what they draw is unchanged."""

@@ -27,6 +27,15 @@ def write_atomic(path: Path, content: bytes) -> None:
     sync_folder(path.parent)
 
 
+def check_writable(folder: Path) -> None:
+    """Say now, not after an hour of work, that results cannot be written; creates nothing."""
+    nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not nearest.is_dir():
+        raise ValueError(f"{folder} cannot be the folder of the results, because {nearest} is a file: choose another")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise ValueError(f"{folder} cannot be the folder of the results, because {nearest} is not writable")
+
+
 def sync_folder(folder: Path) -> None:
     """Make a rename durable: the folder's own entry has to reach the disk too."""
     if os.name != "posix":

@@ -1,5 +1,6 @@
 """fit(): the only training loop. It yields after every epoch; the caller decides what to keep."""
 
+import copy
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -85,7 +86,7 @@ def fit(
     for epoch in range(finished, training.epochs):
         seen = run_epoch(model, data, training, optimiser, state, epoch, device, watch)
         state = training.objective.update(state, seen)
-        yield Snapshot(seen, state, optimiser.state_dict())
+        yield Snapshot(seen, state, copy.deepcopy(optimiser.state_dict()))
 
 
 def run_epoch(

@@ -57,14 +57,34 @@ def mixed(dtype: torch.dtype = torch.float64) -> tuple[Classifier, torch.Tensor,
 # P1–P3: Temperature-PGD
 
 
+def textbook(model: nn.Module, x: torch.Tensor, y: torch.Tensor, attack: PGD, noise: Noise, k: float) -> torch.Tensor:
+    """PGD on cross-entropy of k·z, written the plain way, from the same start."""
+    eps, alpha = attack.ball.eps, attack.step
+    x_adv = (x + eps * (2 * noise.fork("start").uniform(tuple(x.shape[1:]), x.dtype) - 1)).clamp(0, 1)
+    for _ in range(attack.steps):
+        x_adv = x_adv.detach().requires_grad_()
+        loss = nn.functional.cross_entropy(k * model(x_adv), y, reduction="sum")
+        (gradient,) = torch.autograd.grad(loss, x_adv)
+        x_adv = torch.minimum(torch.maximum(x_adv + alpha * gradient.sign(), x - eps), x + eps).clamp(0, 1)
+    return x_adv.detach()
+
+
+@pytest.mark.parametrize("k", [1.0, 5.0])
+def test_p1_temperature_one_is_textbook_pgd(k: float) -> None:
+    model, x, y = mixed()
+    attack = PGD(Linf(0.05), CE(k), step=0.0125, steps=6)
+    ours = attack.run(model, x, y, noise_for(x)).x_adv
+    assert torch.allclose(ours, textbook(model, x, y, attack, noise_for(x), k), atol=1e-12)
+    # The comparison can tell temperatures apart.
+    assert not torch.allclose(ours, textbook(model, x, y, attack, noise_for(x), 25.0), atol=1e-3)
+
+
 @pytest.mark.parametrize("keep", ["last", "fooled"])
-def test_p1_temperature_one_is_pgd_bit_for_bit(
-    network: Classifier, batch: tuple[torch.Tensor, torch.Tensor], keep: str
-) -> None:
-    x, y = batch
-    plain = PGD(steps=5, keep=keep)
-    sharpened = replace(plain, goal=CE(inverse_temperature=1.0))
-    a, b = (attack.run(network, x, y, noise_for(x)) for attack in (plain, sharpened))
+def test_p1_temperature_one_is_pgd_bit_for_bit(keep: str) -> None:
+    """The T-PGD of the attack table at 1/T = 1 is the table's PGD: same bits in float32."""
+    model, x, y = mixed(torch.float32)
+    threat = Threat(Linf(0.05), 0.0125, keep)
+    a, b = (named(name, threat).run(model, x, y, noise_for(x)) for name in ("pgd5", "tpgd5@1"))
     assert torch.equal(a.x_adv, b.x_adv) and torch.equal(a.fooled, b.fooled)
 
 
@@ -197,6 +217,42 @@ def test_p15_the_check_itself_notices_a_point_outside() -> None:
     assert PGD(Linf(0.1)).allows(x, outside).tolist() == [False, True, True]
     assert PGD(Linf(9.0)).allows(x, x - 0.6).tolist() == [False] * 3  # below 0
     assert Clean().allows(x, outside).tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize("shape", [(3, 224, 224), (3, 64, 64)])
+def test_p15_l2_stays_in_its_ball_at_imagenet_size(shape: tuple[int, int, int]) -> None:
+    model = build("convnet", shape, K, seed=0)
+    x = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0))
+    for eps in (0.5, 3.0, 5.0):
+        attack = PGD(L2(eps), step=eps / 4, steps=3)
+        found = attack.run(model, x, torch.zeros(2, dtype=torch.int64), noise_for(x))
+        assert bool(attack.allows(x, found.x_adv).all())
+        assert bool((L2(eps).norm(found.x_adv - x) > 0.9 * eps).all())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"steps": -1}, "number of steps"),
+        ({"step": -0.1}, "step must be zero or more"),
+        ({"step": torch.tensor([0.1, -0.1])}, "step must be zero or more"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PGD(**settings)
+
+
+def test_a_gradient_that_is_not_finite_is_never_robustness(batch: tuple[torch.Tensor, torch.Tensor]) -> None:
+    x, y = batch
+
+    class Roots(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (x - x.detach()).sqrt().flatten(1)[:, :K] + x.flatten(1)[:, :K]
+
+    for ball in (Linf(0.1), L2(0.1)):
+        with pytest.raises(ValueError, match="gradient is not finite"):
+            PGD(ball, steps=1).run(Roots(), x, y, noise_for(x))
 
 
 def test_zero_step_from_the_image_returns_it(network: Classifier, batch: tuple[torch.Tensor, torch.Tensor]) -> None:

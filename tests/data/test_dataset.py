@@ -83,6 +83,8 @@ BAD = {
     "too few labels": (GOOD | {"labels": np.zeros(3, np.int64)}, "every image needs one label"),
     "labels out of range": (GOOD | {"names": np.array(["a", "b"])}, "labels must be 0 to 1"),
     "negative labels": (GOOD | {"labels": np.array([0, -1, 1, 1])}, "labels must be"),
+    "ids of text": (GOOD | {"ids": np.array(["a", "b", "c", "d"])}, "ids need an integer type"),
+    "repeated names": (GOOD | {"names": np.array(["a", "b", "a"])}, "its own name"),
     "repeated ids": (GOOD | {"ids": np.array([1, 1, 2, 3])}, "own id"),
     "flat images": (GOOD | {"images": np.zeros((4, 25), np.uint8)}, "shape"),
     "no labels": ({"images": GOOD["images"]}, "holds images"),

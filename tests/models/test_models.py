@@ -3,10 +3,12 @@
 import os
 import pickle
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 from leastwise.models import (
@@ -33,7 +35,7 @@ def test_normalisation_is_inside(batch: tuple[torch.Tensor, torch.Tensor]) -> No
     assert torch.equal(wrap(net, K)(x), net(x))
     with pytest.raises(ValueError, match="one number per channel each, but saw 3 and 1"):
         wrap(net, K, mean, (1.0,))
-    with pytest.raises(ValueError, match="std must be positive"):
+    with pytest.raises(ValueError, match="std positive"):
         wrap(net, K, mean, (1.0, 0.0, 1.0))
 
 
@@ -91,21 +93,41 @@ def test_checkpoints_load_with_weights_only(
 
 
 @pytest.mark.parametrize("prefix", ["", "module.", "model.", "module.model."])
-@pytest.mark.parametrize("key", [None, "state_dict"])
+@pytest.mark.parametrize("key", [None, "state_dict", "model"])
 def test_a_bare_state_dict_needs_the_name_of_its_architecture(prefix: str, key: str | None, tmp_path: Path) -> None:
     model = build("convnet", SHAPE, K, seed=4)
     state: dict[str, object] = {prefix + name: value for name, value in model.net.state_dict().items()}
-    torch.save({key: state} if key else state, tmp_path / "w.pth")
-    again = resolve(str(tmp_path / "w.pth"), SHAPE, K, arch="convnet")
+    torch.save({key: state, "epoch": 7} if key else state, tmp_path / "w.pth")
+    again = resolve(str(tmp_path / "w.pth"), SHAPE, NAMES, arch="convnet")
     assert again.digest() == model.digest()
     with pytest.raises(ValueError, match=r"does not say which network it belongs to: add --arch \(convnet, small\)"):
-        resolve(str(tmp_path / "w.pth"), SHAPE, K)
+        resolve(str(tmp_path / "w.pth"), SHAPE, NAMES)
     with pytest.raises(ValueError, match=r"do not fit small \(missing: .*; unknown: "):
-        resolve(str(tmp_path / "w.pth"), SHAPE, K, arch="small")
+        resolve(str(tmp_path / "w.pth"), SHAPE, NAMES, arch="small")
     with pytest.raises(ValueError, match=r"do not fit convnet \(of another shape: 8.bias, 8.weight\)"):
-        resolve(str(tmp_path / "w.pth"), SHAPE, K + 1, arch="convnet")
+        resolve(str(tmp_path / "w.pth"), SHAPE, (*NAMES, "fox"), arch="convnet")
     with pytest.raises(ValueError, match="there is no architecture 'resnet1'"):
-        resolve(str(tmp_path / "w.pth"), SHAPE, K, arch="resnet1")
+        resolve(str(tmp_path / "w.pth"), SHAPE, NAMES, arch="resnet1")
+
+
+def test_safetensors_load_and_two_networks_in_one_file_are_refused(tmp_path: Path) -> None:
+    model = build("convnet", SHAPE, K, seed=4)
+    save_file(model.net.state_dict(), tmp_path / "w.safetensors")
+    assert resolve(str(tmp_path / "w.safetensors"), SHAPE, NAMES, arch="convnet").digest() == model.digest()
+    torch.save({"student": model.net.state_dict(), "teacher": model.net.state_dict()}, tmp_path / "two.pt")
+    with pytest.raises(ValueError, match="holds 2 state dicts among student, teacher"):
+        resolve(str(tmp_path / "two.pt"), SHAPE, NAMES, arch="convnet")
+
+
+def test_a_checkpoint_refuses_other_classes_and_shapes(network: Classifier, tmp_path: Path) -> None:
+    path = tmp_path / "model.pt"
+    save_checkpoint(path, network, SHAPE, NAMES)
+    assert resolve(str(path), SHAPE, NAMES).trained_on == (SHAPE, NAMES)
+    assert resolve(str(path), SHAPE, ("0", "1", "2", "3", "4")).k == K  # data without names of its own
+    with pytest.raises(ValueError, match="was trained on the classes ant, bee, cow, dog, elk, but the data has elk"):
+        resolve(str(path), SHAPE, NAMES[::-1])
+    with pytest.raises(ValueError, match="was trained on images of shape"):
+        resolve(str(path), (3, 9, 9), NAMES)
 
 
 class Payload:
@@ -118,19 +140,28 @@ class Payload:
         return os.mkdir, (str(self.path), 0o700)
 
 
-@pytest.mark.parametrize("how", ["torch", "pickle", "nothing", "text", "list"])
+STRANGE = {
+    "list": [1, 2],
+    "number": {"state_dict": 3},
+    "keys": {1: torch.zeros(2)},
+    "half": {"leastwise": 1},
+    "empty": {},
+}
+
+
+@pytest.mark.parametrize("how", ["torch", "pickle", "nothing", "text", "list", "number", "keys", "half", "empty"])
 def test_hostile_and_damaged_checkpoints_are_refused_and_run_nothing(how: str, tmp_path: Path) -> None:
     path, trace = tmp_path / "x.pt", tmp_path / "executed"
     if how == "torch":
         torch.save({"state_dict": Payload(trace)}, path)
     elif how == "pickle":
         path.write_bytes(pickle.dumps(Payload(trace)))
-    elif how == "list":
-        torch.save([1, 2], path)
+    elif how in STRANGE:
+        torch.save(STRANGE[how], path)
     else:
         path.write_text("" if how == "nothing" else "<html>not found</html>")
-    with pytest.raises(ValueError, match=r"not a checkpoint of plain weights|must hold a state_dict"):
-        resolve(str(path), SHAPE, K, arch="convnet")
+    with pytest.raises(ValueError, match=r"not a checkpoint of plain|must hold a state_dict|0 state dicts|not a whole"):
+        resolve(str(path), SHAPE, NAMES, arch="convnet")
     assert not trace.exists()
 
 
@@ -153,7 +184,7 @@ def test_functions_in_files_and_modules_resolve(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(sys, "path", list(sys.path))
     x = torch.rand(B, *SHAPE, generator=torch.Generator().manual_seed(0))
     for spec in (f"{tmp_path}/mine.py:build", "mine.py:build", "mine:build"):
-        model = resolve(spec, SHAPE, K, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
+        model = resolve(spec, SHAPE, NAMES, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
         assert model(x).shape == (B, K) and model.mean == (0.5, 0.5, 0.5)
     refusals = {
         "mine.py:other": "names no function",
@@ -167,40 +198,75 @@ def test_functions_in_files_and_modules_resolve(tmp_path: Path, monkeypatch: pyt
     }
     for spec, message in refusals.items():
         with pytest.raises(ValueError, match=message):
-            resolve(spec, SHAPE, K)
+            resolve(spec, SHAPE, NAMES)
     with pytest.raises(ValueError, match="leave --arch out"):
-        resolve("mine.py:build", SHAPE, K, arch="small")
+        resolve("mine.py:build", SHAPE, NAMES, arch="small")
 
 
-def test_preflight_refuses_what_is_not_a_row_of_logits(batch: tuple[torch.Tensor, torch.Tensor]) -> None:
+def test_a_file_may_import_its_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "neighbour_of_mine.py").write_text("K = 5")
+    (tmp_path / "mine.py").write_text("from neighbour_of_mine import K\n" + SOURCE.format(size=144, k="K"))
+    assert resolve(f"{tmp_path}/mine.py:build", SHAPE, NAMES).k == K
+
+
+class Through(nn.Module):
+    """A model followed by a function."""
+
+    def __init__(self, model: nn.Module, function: Callable[[torch.Tensor], object]) -> None:
+        super().__init__()
+        self.model, self.function = model, function
+
+    def forward(self, x: torch.Tensor) -> object:
+        return self.function(self.model(x))
+
+
+class Before(nn.Module):
+    """A function followed by a model."""
+
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor], model: nn.Module) -> None:
+        super().__init__()
+        self.function, self.model = function, model
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.model(self.function(x))
+
+
+def test_preflight_refuses_what_attacks_cannot_use(batch: tuple[torch.Tensor, torch.Tensor]) -> None:
     x, _ = batch
     good = random_linear(K, torch.float32)
     preflight(good, x, K)
-    bad = {
-        "5 logits per image": (good, K + 1),
-        "probabilities": (nn.Sequential(good, nn.Softmax(1)), K),
-        "not finite": (nn.Sequential(good, Times(float("nan"))), K),
-        "returned tuple": (Pair(good), K),
-        "cannot take images": (build("convnet", (1, 8, 6), K), K),
+    bad: dict[str, nn.Module] = {
+        "probabilities": Through(good, lambda z: z.softmax(1)),
+        "logits that are not finite": Through(good, lambda z: z * torch.nan),
+        "returned tuple": Through(good, lambda z: (z, None)),
+        "cannot take images": build("convnet", (1, 8, 6), K),
+        r"cannot take images .*TypeError: no": Through(good, raising(TypeError("no"))),
+        "a batch of 1 gave the shape": Through(good, lambda z: z.squeeze(0)),
+        "no gradient": Through(good, lambda z: z.detach()),
+        "gradient is zero on all": Before(lambda x: (255 * x).round() / 255, good),
+        "gradient is not finite": Before(lambda x: (x - x).sqrt() + x, good),
+        "mean and std have 1 channels, but the images have 3": Classifier(good.net, K, (0.5,), (0.5,)),
     }
-    for message, (model, k) in bad.items():
-        with pytest.raises(ValueError, match=message.replace("5 logits", f"{k} logits")):
-            preflight(model, x, k)
+    for message, model in bad.items():
+        with pytest.raises(ValueError, match=message):
+            preflight(model, x, K)
+    with pytest.raises(ValueError, match="must return 6 logits per image for these classes"):
+        preflight(good, x, K + 1)
+    preflight(bad["gradient is zero on all"], x, K, gradients=False)  # a clean audit needs none
 
 
-class Times(nn.Module):
-    def __init__(self, factor: float) -> None:
-        super().__init__()
-        self.factor = factor
+def raising(error: Exception) -> Callable[[torch.Tensor], object]:
+    def function(_: torch.Tensor) -> object:
+        raise error
 
-    def forward(self, z: torch.Tensor) -> torch.Tensor:
-        return self.factor * z
+    return function
 
 
-class Pair(nn.Module):
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
+def test_the_digest_sees_plain_settings() -> None:
+    class Scaled(nn.Module):
+        def __init__(self, scale: float) -> None:
+            super().__init__()
+            self.scale = scale
 
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return self.model(x), None
+    assert wrap(Scaled(1.0), K).digest() != wrap(Scaled(-1.0), K).digest() == wrap(Scaled(-1.0), K).digest()

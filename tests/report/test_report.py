@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from rich.console import Console
 
 from leastwise import report
@@ -14,7 +15,9 @@ from leastwise.audit import audit
 from leastwise.balls import Linf
 from leastwise.data import Dataset
 from leastwise.evidence import Evidence, Record
+from leastwise.frame import Tally
 from leastwise.models import build
+from leastwise.objectives import Epoch
 from leastwise.statistics import paired, wilson
 from tests.conftest import SHAPE, K
 
@@ -78,8 +81,10 @@ def test_what_changed_is_the_paired_comparison(evidence: Evidence) -> None:
     assert f"[{100 * whole.low:.1f}, {100 * whole.high:.1f}] against old" in shown
     assert "clean accuracy by -45.5 points" in shown
     assert "runs from +25.0 points" in shown and "for ant to +100.0 points" in shown and shown.endswith(".")
-    with pytest.raises(ValueError, match="same images"):
-        report.compared(a, replace(b, ids=b.ids + 1), "pgd3")
+    others = [replace(b, ids=b.ids + 1), replace(b, labels=b.labels[::-1]), replace(b, recipe='{"data": "x"}')]
+    for other in others:
+        with pytest.raises(ValueError, match="same images"):
+            report.compared(a, other, "pgd3")
 
 
 def printed(evidence: Evidence, width: int) -> str:
@@ -103,19 +108,29 @@ def test_the_table_fits_shows_everything_and_takes_names_literally(evidence: Evi
 
 def test_ties_for_the_last_place_are_said(evidence: Evidence) -> None:
     none = np.zeros(len(evidence.ids), dtype=bool)
-    assert "4 classes 0.0" in printed(with_correct(evidence, "pgd3", none), 80)
+    fallen = with_correct(evidence, "pgd3", none)
+    assert "4 classes 0.0" in printed(fallen, 80)
+    assert report.headline(fallen).startswith("An attacker would pick any of 4 classes: 0.0 %")
 
 
 def test_progress_prints_plain_lines_where_there_is_no_terminal(unbalanced: Dataset) -> None:
     console = Console(file=io.StringIO(), width=80)
-    with report.progress(console, "audit") as watch:
+    with report.progress(console, "audit", unbalanced.names) as watch:
         audit(build("convnet", SHAPE, K), unbalanced, (("clean", Clean()),), batch_size=8, watch=watch)
     lines = console.file.getvalue().splitlines()
-    assert lines[-1].startswith("audit: 100 %, clean ")
+    assert lines[-1].startswith("audit: 100 %, clean ") and "(worst " in lines[-1]
+
+
+def test_training_progress_shows_every_epoch_class_by_class() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    clean, none = Tally(torch.tensor([4, 2, 0]), torch.tensor([4, 1, 0])), Tally.empty(3)
+    with report.progress(console, "train", ("ant", "bee", "cow")) as watch:
+        watch(Epoch(3, 0.5, 0.1, clean, none))
+    assert console.file.getvalue() == "train: epoch 3, loss 0.500, clean 83.3 % (worst bee 50.0 %)\n"
 
 
 def test_progress_draws_a_bar_in_a_terminal(unbalanced: Dataset) -> None:
     console = Console(file=io.StringIO(), width=80, force_terminal=True)
-    with report.progress(console, "audit") as watch:
+    with report.progress(console, "audit", unbalanced.names) as watch:
         audit(build("convnet", SHAPE, K), unbalanced, (("clean", Clean()),), batch_size=8, watch=watch)
     assert "100%" in console.file.getvalue() and "━" in console.file.getvalue()

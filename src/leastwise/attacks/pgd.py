@@ -7,7 +7,7 @@ C&W-20 is `goal=Margin(kappa=50)`; the inner problem of TRADES is `goal=KL(), st
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, get_args, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -79,6 +79,10 @@ class PGD:
     def __post_init__(self) -> None:
         if self.steps < 0:
             raise ValueError(f"an attack needs a number of steps, zero or more, but saw {self.steps}")
+        if not bool(torch.as_tensor(self.step >= 0).all()):
+            raise ValueError(f"the step must be zero or more, but saw {shown(self.step)}")
+        if self.keep not in get_args(Keep):
+            raise ValueError(f"keep must be {' or '.join(get_args(Keep))}, but saw {self.keep!r}")
 
     def __str__(self) -> str:
         counted = "any iterate counts" if self.keep == "fooled" else "the last iterate counts"
@@ -151,6 +155,8 @@ def climb(attack: PGD, model: nn.Module, front: Front) -> tuple[Front, Logits]:
         z = model(at)
         score = attack.goal.score(z, *front.bound).sum()
     (gradient,) = torch.autograd.grad(score, at)
+    if not bool(gradient.sum().isfinite()):  # the sign of NaN is 0: a broken model would look robust
+        raise ValueError("the input gradient is not finite, so robustness is unknown: check the model for overflow")
     moved = front.at - front.x + column(front.step, at) * front.ball.steepest(gradient)
     return replace(front, at=(front.x + front.ball.project(moved)).clamp(0, 1)), z.detach()
 

@@ -69,9 +69,14 @@ class Dataset:
         labels = labels.astype(np.int64)
         if names is None:
             names = [str(c) for c in range(int(labels.max(initial=-1)) + 1)]
+        if len(set(names)) != len(names):
+            raise ValueError(f"every class needs its own name, but saw {', '.join(names)}")
         check_labels(labels, len(names))
         rows = np.arange(len(labels), dtype=np.int64)
-        ids = rows if ids is None else np.asarray(ids).astype(np.int64)
+        ids = rows if ids is None else np.asarray(ids)
+        if ids.dtype.kind not in "iu":
+            raise ValueError(f"ids need an integer type, but saw {ids.dtype}: convert them to int64")
+        ids = ids.astype(np.int64)
         if ids.shape != labels.shape or len(np.unique(ids)) != len(ids):
             raise ValueError(
                 f"every image needs its own id, but saw {len(np.unique(ids))} ids for {len(labels)} images"
@@ -106,6 +111,8 @@ class Dataset:
 
     def take(self, per_class: int) -> "Dataset":
         """The first examples of each class, in order; a class with fewer keeps what it has."""
+        if per_class < 1:
+            raise ValueError(f"images per class must be 1 or more, but saw {per_class}")
         return self.where(self.place_in_class(np.arange(len(self))) < per_class)
 
     def split(self, valid_per_class: int, seed: int = 0) -> tuple["Dataset", "Dataset"]:

@@ -36,5 +36,5 @@ def build(
     """A freshly initialised network; the weights depend on the seed alone and no global generator moves."""
     make = architecture(arch).make
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.manual_seed(seed % 2**63)
         return Classifier(make(shape, k), k, mean, std, arch)

@@ -3,8 +3,10 @@
 Normalisation lives in here and nowhere else, so eps is always in pixel units.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -12,6 +14,13 @@ from torch import Tensor, nn
 
 from leastwise.store import sha256
 from leastwise.types import Images, Logits
+
+
+class TrainedOn(NamedTuple):
+    """The images and classes a checkpoint belongs to."""
+
+    shape: tuple[int, int, int]
+    names: tuple[str, ...]
 
 
 class Classifier(nn.Module):
@@ -34,6 +43,7 @@ class Classifier(nn.Module):
         self.k = k
         self.mean, self.std = tuple(mean), tuple(std)
         self.arch = arch  # the name it can be rebuilt from, if any
+        self.trained_on: TrainedOn | None = None  # what its checkpoint says, if it has one
         # Not persistent: a checkpoint states mean and std as numbers, beside the weights of the bare network.
         self.register_buffer("shift", torch.tensor(self.mean).view(1, -1, 1, 1), persistent=False)
         self.register_buffer("scale", torch.tensor(self.std).view(1, -1, 1, 1), persistent=False)
@@ -58,8 +68,14 @@ class Classifier(nn.Module):
         return (x - self.shift) / self.scale if self.mean else x
 
     def digest(self) -> str:
-        """A hash of everything the logits depend on: weights, buffers, normalisation and the layers' own settings."""
-        parts = [repr(self.net).encode(), repr((self.k, self.mean, self.std)).encode()]
+        """A hash of weights, buffers, normalisation, and the layers with their plain settings.
+
+        What a network computes from elsewhere (a closure, a file, an object that is no module) is not covered.
+        """
+        parts = [repr((self.k, self.mean, self.std)).encode()]
+        for name, module in self.net.named_modules():
+            settings = {key: value for key, value in vars(module).items() if key != "training" and is_plain(value)}
+            parts.append(repr((name, type(module).__qualname__, sorted(settings.items()))).encode())
         for name, value in sorted(self.net.state_dict().items()):
             parts += [name.encode(), str(value.dtype).encode(), str(tuple(value.shape)).encode()]
             parts.append(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
@@ -75,11 +91,15 @@ def wrap(net: nn.Module, k: int, mean: Sequence[float] = (), std: Sequence[float
     return Classifier(net, k, mean, std)
 
 
+def is_plain(value: object) -> bool:
+    return isinstance(value, int | float | str | None) or (isinstance(value, tuple) and all(map(is_plain, value)))
+
+
 def check_normalisation(mean: Sequence[float], std: Sequence[float]) -> None:
     if len(mean) != len(std):
         raise ValueError(f"mean and std need one number per channel each, but saw {len(mean)} and {len(std)}")
-    if any(s <= 0 for s in std):
-        raise ValueError(f"std must be positive, but saw {tuple(std)}")
+    if not (all(math.isfinite(m) for m in mean) and all(math.isfinite(s) and s > 0 for s in std)):
+        raise ValueError(f"mean must be finite and std positive, but saw {tuple(mean)} and {tuple(std)}")
 
 
 @contextmanager

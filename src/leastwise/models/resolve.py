@@ -18,12 +18,12 @@ from leastwise.models.classifier import Classifier, wrap
 def resolve(
     spec: str,
     shape: Shape,
-    k: int,
+    names: Sequence[str],
     arch: str | None = None,
     mean: Sequence[float] = (),
     std: Sequence[float] = (),
 ) -> Classifier:
-    """`spec` as a Classifier for images of `shape` and `k` classes.
+    """`spec` as a Classifier for images of `shape` and the classes `names`.
 
     A function is code, and naming one is asking for it to run; a checkpoint never runs any.
     """
@@ -31,7 +31,7 @@ def resolve(
     if place and function.isidentifier():
         if arch is not None:
             raise ValueError(f"{spec} builds its own network: leave --arch out")
-        return wrap(call(spec, module_at(place), function), k, mean, std)
+        return wrap(call(spec, module_at(place), function), len(names), mean, std)
     path = Path(spec)
     if not path.is_file():
         raise ValueError(
@@ -39,7 +39,24 @@ def resolve(
         )
     if path.suffix == ".py":
         raise ValueError(f"{spec} is a Python file: say which function returns the network, as in {spec}:build")
-    return load_checkpoint(path, arch, shape, k, mean, std)
+    model = load_checkpoint(path, arch, shape, len(names), mean, std)
+    check_same_task(spec, model, shape, names)
+    return model
+
+
+def check_same_task(spec: str, model: Classifier, shape: Shape, names: Sequence[str]) -> None:
+    """A checkpoint knows what it was trained on; other classes in the same number would give a wrong table."""
+    if model.trained_on is None:
+        return
+    unnamed = list(names) == [str(c) for c in range(len(names))]
+    theirs = model.trained_on
+    if list(theirs.names) != list(names) and not (unnamed and len(names) == len(theirs.names)):
+        raise ValueError(
+            f"{spec} was trained on the classes {', '.join(theirs.names)}, but the data has {', '.join(names)}: "
+            "use data with the same classes in the same order"
+        )
+    if theirs.shape != shape:
+        raise ValueError(f"{spec} was trained on images of shape {theirs.shape}, but the data has {shape}")
 
 
 def module_at(place: str) -> ModuleType:
@@ -47,6 +64,7 @@ def module_at(place: str) -> ModuleType:
         path = Path(place)
         if not path.is_file():
             raise ValueError(f"there is no file {place!r}: check the path before the colon")
+        sys.path.insert(0, str(path.parent.resolve()))  # as `python file.py` does: it may import its neighbours
         name = f"leastwise_user_{path.stem}"
         spec = importlib.util.spec_from_file_location(name, path)
         assert spec is not None and spec.loader is not None

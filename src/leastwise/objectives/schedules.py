@@ -24,6 +24,10 @@ class OneCycle:
     peak: float = 0.2
     warmup: float = 0.3  # share of the training spent going up
 
+    def __post_init__(self) -> None:
+        if not (self.peak > 0 and 0 < self.warmup < 1):
+            raise ValueError(f"the learning rate must be positive and the warm-up a share, but saw {self}")
+
     def rate(self, progress: float) -> float:
         if progress < self.warmup:
             return self.peak * progress / self.warmup

@@ -1,36 +1,51 @@
 """Progress that is always visible: a bar in a terminal, plain lines elsewhere."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from leastwise import audit, train
+from leastwise import train
+from leastwise.engine import Event
+from leastwise.frame import Tally
 from leastwise.objectives import Epoch
-from leastwise.report.table import say
+from leastwise.report.table import percent, say
 
 LINE_EVERY = 5.0  # seconds between plain lines
 WARM_UP = 2.0  # seconds before the time left is worth saying
 
-Event = train.Step | Epoch | audit.Step
 Show = Callable[[float, str], None]  # fraction done, and a note
 
 
 @contextmanager
-def progress(console: Console, label: str) -> Iterator[Callable[[Event], None]]:
+def progress(console: Console, label: str, names: Sequence[str]) -> Iterator[Callable[[Event], None]]:
     """A listener for the events of a training or an audit that shows how far it is and what it found so far."""
     shown = bar(console, label) if console.is_terminal else lines(console, label)
     with shown as show:
 
         def watch(event: Event) -> None:
-            if isinstance(event, train.Step):
+            if isinstance(event, Epoch):
+                say(console, f"{label}: {epoch_text(event, names)}")
+            elif isinstance(event, train.Step):
                 show(event.fraction, f"epoch {event.epoch}")
-            elif isinstance(event, audit.Step):
-                show(event.fraction, f"{event.condition} {100 * event.so_far.overall:.1f} %")
+            else:
+                show(event.fraction, f"{event.condition} {tally_text(event.so_far, names)}")
 
         yield watch
+
+
+def epoch_text(seen: Epoch, names: Sequence[str]) -> str:
+    """What an epoch saw on the training images."""
+    kinds = (("clean", seen.clean), ("robust", seen.robust))
+    counts = [f"{kind} {tally_text(tally, names)}" for kind, tally in kinds if int(tally.n.sum())]
+    return f"epoch {seen.number}, loss {seen.loss:.3f}, {', '.join(counts)}"
+
+
+def tally_text(tally: Tally, names: Sequence[str]) -> str:
+    lowest, worst = min((a, name) for a, name in zip(tally.accuracy.tolist(), names, strict=True) if a == a)
+    return f"{percent(tally.overall)} % (worst {worst} {percent(lowest)} %)"
 
 
 @contextmanager

@@ -83,17 +83,18 @@ def headline(evidence: Evidence) -> str:
     lowest = lowest_accuracy(frame)
     overall: list[float] = frame.overall.tolist()
     row = min(range(len(lowest)), key=lambda r: (lowest[r], overall[r]))
-    c = int(frame.worst[row])
+    last = (frame.accuracy[row] == lowest[row]).nonzero().squeeze(1).tolist()
     low, high = wilson(frame.correct[row].numpy(), frame.n[row].numpy())
+    picked = frame.names[last[0]] if len(last) == 1 else f"any of {len(last)} classes"
     return (
-        f"An attacker would pick {frame.names[c]}: {percent(lowest[row])} % {span(low[c], high[c])} "
+        f"An attacker would pick {picked}: {percent(lowest[row])} % {span(low[last[0]], high[last[0]])} "
         f"under {frame.conditions[row]}, against {percent(overall[row])} % overall."
     )
 
 
 def compared(a: Evidence, b: Evidence, condition: str, cls: int | None = None) -> Paired:
     """B against A on the same images, of one class or of all."""
-    if a.ids.tolist() != b.ids.tolist():
+    if a.data != b.data or a.ids.tolist() != b.ids.tolist() or a.labels.tolist() != b.labels.tolist():
         raise ValueError("models can be paired only on the same images: audit both on the same data")
     rows = slice(None) if cls is None else a.labels == cls
     return paired(a.correct(condition)[rows], b.correct(condition)[rows])
