@@ -56,7 +56,7 @@ bench: $(STAMP)-bench
 	$(BIN)/python benchmarks/attacks.py
 
 docs: $(STAMP)-docs
-	$(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 clean:
 	rm -rf $(VENV) results site dist build .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -63,6 +63,12 @@ def test_paired_difference_and_exact_mcnemar(gained: int, lost: int, n: int) -> 
     assert -1 <= found.low <= found.difference <= found.high <= 1
 
 
+def test_paired_interval_by_hand() -> None:
+    """n = 200, 30 gained, 12 lost: (31 - 13)/202 ± 1.959964·sqrt((31/202 + 13/202 - (18/202)²)/202)."""
+    found = paired(*arrays(30, 12, 200))
+    assert (found.low, found.high) == pytest.approx((0.025931, 0.152287), abs=1e-5)
+
+
 def test_paired_interval_covers_the_true_difference() -> None:
     rng = np.random.default_rng(0)
     for p_gain, p_loss in ((0.3, 0.02), (0.05, 0.05), (0.9, 0.0)):

@@ -69,15 +69,18 @@ def test_the_seed_decides_everything() -> None:
 
 def test_batches_are_even_and_every_epoch_has_its_own_order(unbalanced: Dataset) -> None:
     seen: list[list[int]] = []
+    starts: list[float] = []
 
     class Spy(Standard):
         def loss(self, model, x, y, s, noise):
             seen.append(noise.ids.tolist())
+            starts.append(noise.pick(noise.ids.argmin()[None]).uniform((1,)).item())
             return Standard.loss(self, model, x, y, s, noise)
 
     for _ in fit(build("convnet", unbalanced.shape, unbalanced.k), unbalanced, Training(Spy(), 2, 8)):
         pass
     assert [len(ids) for ids in seen] == [7, 7, 7, 6, 6] * 2
+    assert len(set(starts)) == 10  # the same example draws other noise in another epoch
     first, second = ([i for ids in epoch for i in ids] for epoch in (seen[:5], seen[5:]))
     assert sorted(first) == sorted(second) == sorted(unbalanced.ids.tolist()) and first != second
 

@@ -221,9 +221,11 @@ def load(path: Path) -> Evidence:
             conditions[name] = Record(**columns, **counts)
         evidence = Evidence(arrays["ids"], arrays["labels"], tuple(about["names"]), conditions, about["recipe"])
     except (SafetensorError, KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} is not evidence ({type(error).__name__} while reading): audit again") from None
+        raise ValueError(
+            f"{path} is not evidence ({type(error).__name__} while reading): audit again with --fresh"
+        ) from None
     except ValueError as error:
-        raise ValueError(f"{path} is damaged or was edited ({error}): audit again") from None
+        raise ValueError(f"{path} is damaged or was edited ({error}): audit again with --fresh") from None
     evidence.verify()
     return evidence
 

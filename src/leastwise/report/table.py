@@ -30,6 +30,8 @@ def print_classes(console: Console, evidence: Evidence, title: str) -> None:
     conditions = list(evidence.conditions)
     say(console, f"\n{title}: accuracy in % [95 % interval]", style="bold")
     for first in range(0, len(conditions), fit):
+        if first:
+            console.print()
         console.print(class_table(evidence, conditions[first : first + fit]))
 
 
