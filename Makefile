@@ -53,6 +53,7 @@ check: $(STAMP)-check
 	$(TEST) -m "not slow and not medium"
 
 bench: $(STAMP)-bench
+	$(BIN)/python benchmarks/parts.py
 	$(BIN)/python benchmarks/attacks.py
 
 docs: $(STAMP)-docs

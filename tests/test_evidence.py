@@ -205,6 +205,8 @@ def test_an_audit_reports_progress(model: Classifier, unbalanced: Dataset) -> No
 def test_an_audit_refuses_nothing_to_audit_and_logits_that_overflow(model: Classifier, unbalanced: Dataset) -> None:
     with pytest.raises(ValueError, match="nothing to audit"):
         audit(model, unbalanced.only(["cow"]), CONDITIONS)
+    with pytest.raises(ValueError, match="at least two classes"):
+        audit(model, unbalanced.only([0]).relabel({0: 0}, names=("ant",)), CONDITIONS)
     with pytest.raises(ValueError, match="conditions with different names, but saw clean, clean"):
         audit(model, unbalanced, (CONDITIONS[0], CONDITIONS[0]))
 

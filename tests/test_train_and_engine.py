@@ -149,7 +149,10 @@ def test_an_audit_does_not_move_into_a_trainings_folder(tmp_path: Path) -> None:
         engine.task(check, tmp_path / "m", model=tmp_path / "m").run(fresh=True)
     first = engine.task(check, tmp_path / "a", model=tmp_path / "m")
     second = engine.task(replace(check, seed=1), tmp_path / "a", model=tmp_path / "m")
-    assert first.run().read_bytes() != second.run().read_bytes()  # an audit is cheap: a new one takes its place
+    one = first.run().read_bytes()
+    (tmp_path / "a" / engine.SUMMARY).write_text("of the first")
+    assert one != second.run().read_bytes()  # an audit is cheap: a new one takes its place
+    assert not (tmp_path / "a" / engine.SUMMARY).exists()
     assert not first.finished and second.finished
 
 

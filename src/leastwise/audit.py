@@ -103,6 +103,8 @@ def auditor(
     """Check everything that can be checked before time is spent. The model is moved to `device`."""
     if len(data) == 0:
         raise ValueError("there is nothing to audit: the data set has no examples")
+    if data.k < 2:
+        raise ValueError("an audit needs at least two classes, but the data set has one: there is nothing to confuse")
     if batch_size < 1:
         raise ValueError(f"the batch size must be 1 or more, but saw {batch_size}")
     names = [name for name, _ in conditions]

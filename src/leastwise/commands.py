@@ -118,7 +118,7 @@ class Audit:
             with report.progress(console, "audit", data.names) as watch:
                 task.run(watch, self.fresh)
         found = evidence.load(task.folder)
-        write_json(task.folder / report.FILE, report.summary(found))
+        write_json(task.folder / engine.SUMMARY, report.summary(found))
         report.print_classes(console, found, self.model)
         report.say(console, f"\n{report.headline(found)}")
         report.say(console, f"Evidence and summary: {task.folder}")

@@ -54,7 +54,7 @@ def demo(
             task.run(watch, fresh=fresh or engine.claimed(folder) not in (None, task.claim))
     found = {name: evidence.load(out / name) for name in jobs}
     for name, one in found.items():
-        write_json(out / name / report.FILE, report.summary(one))
+        write_json(out / name / engine.SUMMARY, report.summary(one))
         report.print_classes(console, one, f"{name}, eps {EPS:g}")
     a, b = (found[name] for name in NAMES)
     report.say(console, f"\n{report.headline(b)}")

@@ -23,7 +23,8 @@ from leastwise.recipe import key, plain
 from leastwise.store import check_writable, write_atomic, write_json
 
 MODEL, RESUME, EPOCHS, RECIPE, RUN = "model.pt", "resume.pt", "epochs.jsonl", "recipe.json", "run.json"
-OUTPUTS = (MODEL, evidences.FILE, RESUME, EPOCHS, RUN)
+SUMMARY = "summary.json"  # made from the evidence by the report, and never left beside another audit's
+OUTPUTS = (MODEL, evidences.FILE, SUMMARY, RESUME, EPOCHS, RUN)
 
 Event = trains.Step | Epoch | audits.Step
 Watch = Callable[[Event], None]

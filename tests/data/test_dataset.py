@@ -87,6 +87,7 @@ BAD = {
     "repeated names": (GOOD | {"names": np.array(["a", "b", "a"])}, "its own name"),
     "repeated ids": (GOOD | {"ids": np.array([1, 1, 2, 3])}, "own id"),
     "flat images": (GOOD | {"images": np.zeros((4, 25), np.uint8)}, "shape"),
+    "nothing": ({"images": np.zeros((0, 1, 5, 5), np.uint8), "labels": np.zeros(0, np.int64)}, "at least one image"),
     "no labels": ({"images": GOOD["images"]}, "holds images"),
     "objects": (GOOD | {"labels": np.array([0, 1, "x", None], dtype=object)}, "not a readable"),
 }

@@ -66,6 +66,8 @@ class Dataset:
             raise ValueError(f"labels need an integer type, but saw {labels.dtype}: convert them to int64")
         if labels.shape != (images.shape[0],):
             raise ValueError(f"every image needs one label, but saw {images.shape[0]} images and labels {labels.shape}")
+        if len(labels) == 0:
+            raise ValueError("a data set needs at least one image, but saw none")
         labels = labels.astype(np.int64)
         if names is None:
             names = [str(c) for c in range(int(labels.max(initial=-1)) + 1)]

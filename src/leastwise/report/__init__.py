@@ -1,7 +1,7 @@
 """From evidence to what people and programs read."""
 
 from leastwise.report.live import progress
-from leastwise.report.summary import FILE, summary
+from leastwise.report.summary import summary
 from leastwise.report.table import compared, headline, print_classes, say, what_changed
 
-__all__ = ["FILE", "compared", "headline", "print_classes", "progress", "say", "summary", "what_changed"]
+__all__ = ["compared", "headline", "print_classes", "progress", "say", "summary", "what_changed"]

@@ -8,7 +8,6 @@ from leastwise.frame import ClassFrame
 from leastwise.statistics import CONFIDENCE, wilson
 
 SCHEMA = 1
-FILE = "summary.json"
 
 
 def summary(evidence: Evidence) -> dict[str, Any]:
