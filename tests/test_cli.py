@@ -55,7 +55,7 @@ def test_help_of_a_verb_does_not_import_torch(verb: str) -> None:
 
 BAD = {
     "unknown verb": (["audti", "x"], "there is no verb 'audti': did you mean audit?"),
-    "unknown word": (["banana"], "there is no verb 'banana': choose demo, audit, train, list"),
+    "unknown word": (["banana"], "there is no verb 'banana': choose demo, audit, train, data, list"),
     "no model": (["audit"], "MODEL"),
     "unknown option": (["audit", "MODEL", "--epps", "1"], "did you mean --eps?"),
     "bad choice": (["audit", "MODEL", "--norm", "l3"], "invalid choice 'l3'"),
@@ -92,6 +92,16 @@ BAD = {
     "unknown architecture": (["train", "standard", "--model", "resnet1"], "there is no architecture 'resnet1'"),
     "unknown method": (["train", "magic"], "there is no training method 'magic'"),
     "no epochs": (["train", "standard", "--epochs", "0"], "epochs and batch size must be 1 or more"),
+    "unknown data verb": (["data", "ftch", "mnist"], "ftch"),
+    "no data verb": (["data"], "expected one of {list, fetch, verify, sheet}"),
+    "unknown set": (["data", "fetch", "cifar11"], "there is no data set 'cifar11': did you mean cifar10?"),
+    "set inside the package": (["data", "fetch", "fashion-mini"], "inside the package: there is nothing to fetch"),
+    "no such source": (["data", "fetch", "svhn", "--source", "npm", "--data-dir", "d"], "svhn has no source 'npm'"),
+    "data not here": (["audit", "MODEL", "--data", "svhn/test", "--data-dir", "d"], "svhn is not on this machine"),
+    "arrays have a size": (["audit", "MODEL", "--size", "64"], "images of one size"),
+    "groups missing": (["audit", "MODEL", "--groups", "gone.txt"], "gone.txt"),
+    "no such image": (["data", "sheet", "--image", "2000"], "there is no image 2000"),
+    "trust needed": (["audit", "x.pt2"], "there is no model 'x.pt2'"),
     "unknown kind": (["list", "bananas"], "invalid choice 'bananas'"),
 }
 

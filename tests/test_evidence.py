@@ -11,11 +11,12 @@ import pytest
 import torch
 
 from leastwise.attacks import NEVER, PGD, Clean
-from leastwise.audit import Step, audit, auditor
+from leastwise.audit import Ready, Step, audit, auditor
 from leastwise.balls import Linf
 from leastwise.data import Dataset
 from leastwise.evidence import FILE, Evidence, Record, load, merge
 from leastwise.models import Classifier, build
+from leastwise.models.prepare import ORIGINAL
 from leastwise.noise import Noise
 from tests.conftest import SHAPE, K
 
@@ -195,8 +196,10 @@ def test_an_audit_leaves_the_model_as_it_was(model: Classifier, unbalanced: Data
 
 
 def test_an_audit_reports_progress(model: Classifier, unbalanced: Dataset) -> None:
-    steps: list[Step] = []
-    evidence = audit(model, unbalanced, CONDITIONS, batch_size=8, watch=steps.append)
+    events: list[Ready | Step] = []
+    evidence = audit(model, unbalanced, CONDITIONS, batch_size=8, watch=events.append)
+    ready, *steps = events
+    assert isinstance(ready, Ready) and ready.prepared.form == ORIGINAL  # too little to do for a trial
     fractions = [s.fraction for s in steps]
     assert len(steps) == 10 and fractions == sorted(fractions) and fractions[-1] == 1
     assert steps[-1].so_far.correct.tolist() == evidence.tally("pgd5").correct.tolist()

@@ -13,12 +13,14 @@ from leastwise.data import Batch, Dataset
 from leastwise.evidence import Evidence, Record, join, record
 from leastwise.frame import Tally
 from leastwise.models import Classifier, inference, preflight, wrap
+from leastwise.models.prepare import ORIGINAL, Form, Prepared, in_form, prepare
 from leastwise.noise import Noise
 from leastwise.recipe import canonical, key
 from leastwise.types import Labels, Logits
 
 BATCH_SIZE = 200
-PREFLIGHT_IMAGES = 8
+PREFLIGHT_IMAGES = 100
+TRIAL_FROM = 2000  # attacked images (summed over conditions) from which timing the forms of a model is worth it
 
 Conditions = tuple[tuple[str, Attack], ...]
 
@@ -33,6 +35,12 @@ class AuditRecipe:
     seed: int
 
 
+class Ready(NamedTuple):
+    """The form of the model that attacks will use."""
+
+    prepared: Prepared
+
+
 class Step(NamedTuple):
     """Progress: one batch under one condition is done."""
 
@@ -41,7 +49,7 @@ class Step(NamedTuple):
     so_far: Tally  # all batches of this condition
 
 
-Watch = Callable[[Step], None]
+Watch = Callable[[Ready | Step], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,14 +60,28 @@ class Auditor:
     recipe: AuditRecipe
     batch_size: int
     device: str
+    warnings: tuple[str, ...] = ()  # of the preflight; they go into the evidence
 
     @property
     def key(self) -> str:
         return key(self.recipe)
 
-    def part(self, data: Dataset, watch: Watch = lambda step: None) -> Evidence:
+    def prepared(self, data: Dataset, form: Form | None = None) -> Prepared:
+        """The model as attacks will use it: in the given form, or in the fastest one if there is enough to do.
+
+        Whether a trial is worth its seconds is decided by counts, never by the clock.
+        """
+        first = data.batch(np.arange(min(len(data), self.batch_size))).x.to(self.device)
+        attacks = sum(not isinstance(attack, Clean) for _, attack in self.recipe.conditions)
+        if not self.model.gradients or (form is None and len(data) * attacks < TRIAL_FROM):
+            form = ORIGINAL
+        return in_form(self.model, ORIGINAL, first) if form == ORIGINAL else prepare(self.model, first, form)
+
+    def part(self, data: Dataset, watch: Watch = lambda event: None, form: Form | None = None) -> Evidence:
         """The evidence of some of the recipe's examples; parts merge with `+`."""
         order = np.argsort(data.ids)
+        prepared = self.prepared(data, form)
+        watch(Ready(prepared))
         conditions = self.recipe.conditions
         records = {}
         with inference(self.model):
@@ -68,22 +90,29 @@ class Auditor:
                 def share(done: int, so_far: Tally, name: str = name, number: int = number) -> None:
                     watch(Step(name, (number + done / len(data)) / len(conditions), so_far))
 
-                records[name] = join(self.under(name, attack, data, order, share))
+                records[name] = join(self.under(name, attack, data, order, prepared.model, share), len(data))
         labels = data.labels[order].astype(np.int32)
-        return Evidence(data.ids[order], labels, data.names, records, canonical(self.recipe))
+        recipe = canonical(self.recipe)
+        return Evidence(data.ids[order], labels, data.names, records, recipe, data.groups, self.warnings)
 
     def under(
-        self, name: str, attack: Attack, data: Dataset, order: "np.ndarray", watch: Callable[[int, Tally], None]
+        self,
+        name: str,
+        attack: Attack,
+        data: Dataset,
+        order: "np.ndarray",
+        attacked: Classifier,
+        watch: Callable[[int, Tally], None],
     ) -> Iterator[Record]:
         """The records of one condition, batch by batch; `watch` hears how many examples are done."""
         so_far = Tally.empty(data.k)
         for batch in data.batches(self.batch_size, order):
             x, y, ids = Batch(*(part.to(self.device) for part in batch))
             # One purpose for all conditions: common random numbers make their differences less noisy.
-            outcome = attack.run(self.model, x, y, Noise(self.recipe.seed, ids, "/audit"))
+            outcome = attack.run(attacked, x, y, Noise(self.recipe.seed, ids, "/audit"))
             if not bool(attack.allows(x, outcome.x_adv).all()):
                 raise RuntimeError(f"{name} left its threat model: this is a fault of the attack, not of your model")
-            # Predict afresh at the points the attack returned: what is reported is what was re-checked.
+            # The model as given predicts afresh at the points the attack returned: what is reported was re-checked.
             with torch.no_grad():
                 z = self.model(outcome.x_adv)
             check_finite(z, ids, name)
@@ -99,8 +128,12 @@ def auditor(
     seed: int = 0,
     batch_size: int = BATCH_SIZE,
     device: str = "cpu",
+    force: bool = False,
 ) -> Auditor:
-    """Check everything that can be checked before time is spent. The model is moved to `device`."""
+    """Check everything that can be checked before time is spent. The model is moved to `device`.
+
+    `force` turns refusals that a user may know better about into warnings, which stay with the evidence.
+    """
     if len(data) == 0:
         raise ValueError("there is nothing to audit: the data set has no examples")
     if data.k < 2:
@@ -111,9 +144,13 @@ def auditor(
     if not names or len(set(names)) != len(names):
         raise ValueError(f"an audit needs conditions with different names, but saw {', '.join(names) or 'none'}")
     classifier = wrap(model, data.k).to(device)
-    first = data.batch(np.arange(min(len(data), PREFLIGHT_IMAGES))).x.to(device)
-    preflight(classifier, first, data.k, gradients=any(not isinstance(attack, Clean) for _, attack in conditions))
-    return Auditor(classifier, AuditRecipe(classifier.digest(), data.digest(), conditions, seed), batch_size, device)
+    # Spread over the data, so that a set sorted by class shows more than its first class.
+    n = min(PREFLIGHT_IMAGES, batch_size)
+    some = data.batch(np.unique(np.linspace(0, len(data) - 1, n).astype(np.int64)))
+    needs_gradients = any(not isinstance(attack, Clean) for _, attack in conditions)
+    warnings = preflight(classifier, some.x.to(device), data.k, needs_gradients, y=some.y.to(device), force=force)
+    recipe = AuditRecipe(classifier.digest(), data.digest(), conditions, seed)
+    return Auditor(classifier, recipe, batch_size, device, warnings)
 
 
 def audit(
@@ -123,10 +160,15 @@ def audit(
     seed: int = 0,
     batch_size: int = BATCH_SIZE,
     device: str = "cpu",
-    watch: Watch = lambda step: None,
+    watch: Watch = lambda event: None,
+    form: Form | None = None,
+    force: bool = False,
 ) -> Evidence:
-    """The evidence of all conditions on all examples. The model is moved to `device` and not changed otherwise."""
-    return auditor(model, data, conditions, seed, batch_size, device).part(data, watch)
+    """The evidence of all conditions on all examples. The model is moved to `device` and not changed otherwise.
+
+    `form` is how attacks compute the model (`Form()`: as it is); without it the fastest is found where that pays.
+    """
+    return auditor(model, data, conditions, seed, batch_size, device, force).part(data, watch, form)
 
 
 def check_finite(z: Logits, ids: Labels, name: str) -> None:

@@ -18,6 +18,7 @@ VERBS = {
     "demo": "train and audit two networks on the embedded data: the whole story in three minutes",
     "audit": "attack a classifier and report every class, with intervals",
     "train": "train a network and write a checkpoint",
+    "data": "list, fetch, verify and look at data sets",
     "list": "the attacks, data sets, methods and models that have names",
 }
 

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,18 @@ from leastwise import train as trains
 from leastwise.data import Dataset, load
 from leastwise.frame import Tally
 from leastwise.models import Classifier, build, load_checkpoint, preflight, read_torch, save_checkpoint, write_torch
+from leastwise.models.prepare import Form
 from leastwise.objectives import Epoch
 from leastwise.plan import Job, Train
 from leastwise.recipe import key, plain
 from leastwise.store import check_writable, write_atomic, write_json
 
 MODEL, RESUME, EPOCHS, RECIPE, RUN = "model.pt", "resume.pt", "epochs.jsonl", "recipe.json", "run.json"
+MANIFEST = "manifest.json"  # choices that are not part of the recipe, made once and used again on resuming
 SUMMARY = "summary.json"  # made from the evidence by the report, and never left beside another audit's
-OUTPUTS = (MODEL, evidences.FILE, SUMMARY, RESUME, EPOCHS, RUN)
+OUTPUTS = (MODEL, evidences.FILE, SUMMARY, RESUME, EPOCHS, RUN, MANIFEST)
 
-Event = trains.Step | Epoch | audits.Step
+Event = trains.Step | Epoch | audits.Step | audits.Ready
 Watch = Callable[[Event], None]
 
 
@@ -86,7 +88,8 @@ def task(job: Job, folder: Path, model: Path | None = None, device: str = "cpu")
     assert model is not None, "an audit needs the folder of its model's training"
     data = subset(load(job.data, split="test"), job.per_class)
     network = load_checkpoint(model / MODEL)
-    return audit_task(audits.auditor(network, data, job.conditions, job.seed, job.batch_size, device), data, folder)
+    auditor = audits.auditor(network, data, job.conditions, job.seed, job.batch_size, device)
+    return audit_task(auditor, data, folder, job.form)
 
 
 def training_task(job: Train, folder: Path, device: str = "cpu") -> Task:
@@ -110,12 +113,29 @@ def training_task(job: Train, folder: Path, device: str = "cpu") -> Task:
     return Task(folder, MODEL, facts, data.names, work, device)
 
 
-def audit_task(auditor: audits.Auditor, data: Dataset, folder: Path) -> Task:
+def audit_task(auditor: audits.Auditor, data: Dataset, folder: Path, form: Form | None = None) -> Task:
+    """`form` is how attacks compute the model; without it, the one in the folder's manifest or the fastest."""
+
     def work(watch: Watch) -> None:
-        auditor.part(data, watch).save(folder / evidences.FILE)
+        def heard(event: audits.Ready | audits.Step) -> None:
+            if isinstance(event, audits.Ready):
+                chosen = {"form": asdict(event.prepared.form), "gain": round(event.prepared.gain, 3)}
+                chosen |= {"batch_size": auditor.batch_size, "threads": torch.get_num_threads()}
+                write_json(folder / MANIFEST, chosen)
+            watch(event)
+
+        auditor.part(data, heard, form or manifest_form(folder)).save(folder / evidences.FILE)
 
     facts = {"kind": "audit", "key": auditor.key, "leastwise": __version__, "recipe": plain(auditor.recipe)}
     return Task(folder, evidences.FILE, facts, data.names, work, auditor.device)
+
+
+def manifest_form(folder: Path) -> Form | None:
+    """The form an interrupted audit had chosen, so that the rest is computed the same way."""
+    try:
+        return Form(**json.loads((folder / MANIFEST).read_text())["form"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def subset(data: Dataset, per_class: int | None) -> Dataset:

@@ -19,6 +19,7 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
 from leastwise.attacks import NEVER, Outcome
+from leastwise.data import Groups
 from leastwise.frame import ClassFrame, Tally
 from leastwise.losses import entropy, margin
 from leastwise.recipe import key_of_json
@@ -101,22 +102,28 @@ def real(values: torch.Tensor) -> Real:
 SUMS = ("logit_sum", "probability_sum", "forwards", "backwards")  # what adds; the rest follows each other
 
 
-def join(records: Iterable[Record], order: Whole | None = None) -> Record:
-    """Records of different examples under one condition: per-example arrays follow each other, sums add.
+def join(records: Iterable[Record], n: int, order: Whole | None = None) -> Record:
+    """Records of `n` different examples under one condition: per-example arrays follow each other, sums add.
 
-    The class sums are added as the records come, so memory grows with the examples only.
+    Each record is copied into place as it comes and let go. Keeping the small arrays of every batch instead would
+    leave them between the large blocks of freed pixels, which then could not be used again: memory would grow.
     """
-    columns: dict[str, list[np.ndarray]] = {f.name: [] for f in fields(Record) if f.name not in SUMS}
+    columns: dict[str, Any] = {}
     sums: dict[str, Any] = dict.fromkeys(SUMS, 0)
+    done = 0
     for r in records:
-        for name, column in columns.items():
-            column.append(getattr(r, name))
-        for name in SUMS:
-            sums[name] = sums[name] + getattr(r, name)
-    joined: dict[str, Any] = {name: np.concatenate(column) for name, column in columns.items()}
+        size = len(r.predicted)
+        for f in fields(Record):
+            value = getattr(r, f.name)
+            if f.name in SUMS:
+                sums[f.name] = sums[f.name] + value
+            else:
+                columns.setdefault(f.name, np.empty(n, value.dtype))[done : done + size] = value
+        done += size
+    assert done == n, f"{n} examples were announced, but {done} came"
     if order is not None:
-        joined = {name: column[order] for name, column in joined.items()}
-    return Record(**joined, **sums)
+        columns = {name: column[order] for name, column in columns.items()}
+    return Record(**columns, **sums)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +135,8 @@ class Evidence:
     names: tuple[str, ...]
     conditions: Mapping[str, Record]
     recipe: str  # canonical JSON of what determined this evidence
+    groups: Groups = ()  # superclasses of the data set
+    warnings: tuple[str, ...] = ()  # what was seen before the audit and accepted; every output repeats it
 
     @property
     def key(self) -> str:
@@ -167,7 +176,14 @@ class Evidence:
             arrays |= {
                 f"{condition}.{f.name}": getattr(r, f.name) for f in fields(Record) if f.name not in counts[condition]
             }
-        about = {"schema": SCHEMA, "names": list(self.names), "conditions": counts, "recipe": self.recipe}
+        about = {
+            "schema": SCHEMA,
+            "names": list(self.names),
+            "conditions": counts,
+            "recipe": self.recipe,
+            "groups": [[name, list(classes)] for name, classes in self.groups],
+            "warnings": list(self.warnings),
+        }
         arrays = {name: np.ascontiguousarray(value) for name, value in arrays.items()}
         about["digest"] = digest(arrays, about)
         # One metadata entry: safetensors does not promise an order among several.
@@ -219,7 +235,9 @@ def load(path: Path) -> Evidence:
                 f.name: arrays[f"{name}.{f.name}"] for f in fields(Record) if f.name not in counts
             }
             conditions[name] = Record(**columns, **counts)
-        evidence = Evidence(arrays["ids"], arrays["labels"], tuple(about["names"]), conditions, about["recipe"])
+        groups = tuple((str(name), tuple(classes)) for name, classes in about["groups"])
+        names, warnings = tuple(about["names"]), tuple(about["warnings"])
+        evidence = Evidence(arrays["ids"], arrays["labels"], names, conditions, about["recipe"], groups, warnings)
     except (SafetensorError, KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(
             f"{path} is not evidence ({type(error).__name__} while reading): audit again with --fresh"
@@ -243,7 +261,7 @@ def merge(parts: Sequence[Evidence]) -> Evidence:
     expect(len(np.unique(ids)) == len(ids), "evidence of the same examples cannot be merged")
     order = np.argsort(ids)
     labels = np.concatenate([part.labels for part in parts])[order]
-    conditions = {name: join([part.conditions[name] for part in parts], order) for name in first.conditions}
+    conditions = {name: join([part.conditions[name] for part in parts], len(ids), order) for name in first.conditions}
     return replace(first, ids=ids[order], labels=labels, conditions=conditions)
 
 

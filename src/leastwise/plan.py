@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from leastwise.audit import BATCH_SIZE, Conditions
+from leastwise.models.prepare import Form
 from leastwise.train import Training
 
 
@@ -29,6 +30,7 @@ class Audit:
     seed: int = 0
     per_class: int | None = None
     batch_size: int = BATCH_SIZE
+    form: Form | None = None  # how attacks compute the model; None for the fastest
 
 
 Job = Train | Audit

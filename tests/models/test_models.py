@@ -3,7 +3,6 @@
 import os
 import pickle
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,16 +11,14 @@ from safetensors.torch import save_file
 from torch import nn
 
 from leastwise.models import (
-    ARCHITECTURES,
     Classifier,
     build,
     load_checkpoint,
-    preflight,
     resolve,
     save_checkpoint,
     wrap,
 )
-from tests.conftest import SHAPE, B, K, random_linear
+from tests.conftest import SHAPE, B, K
 
 NAMES = ("ant", "bee", "cow", "dog", "elk")
 
@@ -39,7 +36,7 @@ def test_normalisation_is_inside(batch: tuple[torch.Tensor, torch.Tensor]) -> No
         wrap(net, K, mean, (1.0, 0.0, 1.0))
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("arch", ["convnet", "small"])
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (3, 9, 17)])
 def test_architectures_take_any_image_size_and_number_of_classes(arch: str, shape: tuple[int, int, int]) -> None:
     model = build(arch, shape, 7)
@@ -100,11 +97,7 @@ def test_a_bare_state_dict_needs_the_name_of_its_architecture(prefix: str, key: 
     torch.save({key: state, "epoch": 7} if key else state, tmp_path / "w.pth")
     again = resolve(str(tmp_path / "w.pth"), SHAPE, NAMES, arch="convnet")
     assert again.digest() == model.digest()
-    with pytest.raises(ValueError, match=r"does not say which network it belongs to: add --arch \(convnet, small\)"):
-        resolve(str(tmp_path / "w.pth"), SHAPE, NAMES)
-    with pytest.raises(ValueError, match=r"do not fit small \(missing: .*; unknown: "):
-        resolve(str(tmp_path / "w.pth"), SHAPE, NAMES, arch="small")
-    with pytest.raises(ValueError, match=r"do not fit convnet \(of another shape: 8.bias, 8.weight\)"):
+    with pytest.raises(ValueError, match=r"has 5 outputs, but the data has 6 classes"):
         resolve(str(tmp_path / "w.pth"), SHAPE, (*NAMES, "fox"), arch="convnet")
     with pytest.raises(ValueError, match="there is no architecture 'resnet1'"):
         resolve(str(tmp_path / "w.pth"), SHAPE, NAMES, arch="resnet1")
@@ -145,11 +138,14 @@ STRANGE = {
     "number": {"state_dict": 3},
     "keys": {1: torch.zeros(2)},
     "half": {"leastwise": 1},
+    "forged": {"leastwise": 1, "arch": 5, "shape": 3, "names": [1], "mean": "", "std": None, "state_dict": {}},
     "empty": {},
 }
 
 
-@pytest.mark.parametrize("how", ["torch", "pickle", "nothing", "text", "list", "number", "keys", "half", "empty"])
+@pytest.mark.parametrize(
+    "how", ["torch", "pickle", "nothing", "text", "list", "number", "keys", "half", "forged", "empty"]
+)
 def test_hostile_and_damaged_checkpoints_are_refused_and_run_nothing(how: str, tmp_path: Path) -> None:
     path, trace = tmp_path / "x.pt", tmp_path / "executed"
     if how == "torch":
@@ -189,7 +185,7 @@ def test_functions_in_files_and_modules_resolve(tmp_path: Path, monkeypatch: pyt
     refusals = {
         "mine.py:other": "names no function",
         "mine.py:value": "names no function",
-        "mine.py:wrong": "must return a torch.nn.Module, but returned str",
+        "mine.py:wrong": "must return a torch.nn.Module or a function from images to logits, but returned str",
         "mine.py:fails": "RuntimeError: no weights here",
         "mine.py": "say which function",
         "gone.py:build": "there is no file 'gone.py'",
@@ -210,63 +206,23 @@ def test_a_file_may_import_its_neighbours(tmp_path: Path, monkeypatch: pytest.Mo
     assert resolve(f"{tmp_path}/mine.py:build", SHAPE, NAMES).k == K
 
 
-class Through(nn.Module):
-    """A model followed by a function."""
-
-    def __init__(self, model: nn.Module, function: Callable[[torch.Tensor], object]) -> None:
+class Scaled(nn.Module):
+    def __init__(self, scale: object) -> None:
         super().__init__()
-        self.model, self.function = model, function
-
-    def forward(self, x: torch.Tensor) -> object:
-        return self.function(self.model(x))
+        self.scale = scale
 
 
-class Before(nn.Module):
-    """A function followed by a model."""
-
-    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor], model: nn.Module) -> None:
-        super().__init__()
-        self.function, self.model = function, model
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.model(self.function(x))
+def test_the_digest_sees_settings_and_tensors_that_are_not_registered() -> None:
+    kinds = [1.0, -1.0, (1, 2), torch.ones(3), torch.zeros(3), torch.ones(3).numpy()]
+    assert wrap(Scaled(-1.0), K).digest() == wrap(Scaled(-1.0), K).digest()
+    assert wrap(Scaled(torch.ones(3)), K).digest() == wrap(Scaled(torch.ones(3)), K).digest()
+    assert len({wrap(Scaled(value), K).digest() for value in kinds}) == len(kinds)
 
 
-def test_preflight_refuses_what_attacks_cannot_use(batch: tuple[torch.Tensor, torch.Tensor]) -> None:
-    x, _ = batch
-    good = random_linear(K, torch.float32)
-    preflight(good, x, K)
-    bad: dict[str, nn.Module] = {
-        "probabilities": Through(good, lambda z: z.softmax(1)),
-        "logits that are not finite": Through(good, lambda z: z * torch.nan),
-        "returned tuple": Through(good, lambda z: (z, None)),
-        "cannot take images": build("convnet", (1, 8, 6), K),
-        r"cannot take images .*TypeError: no": Through(good, raising(TypeError("no"))),
-        "a batch of 1 gave the shape": Through(good, lambda z: z.squeeze(0)),
-        "no gradient": Through(good, lambda z: z.detach()),
-        "gradient is zero on all": Before(lambda x: (255 * x).round() / 255, good),
-        "gradient is not finite": Before(lambda x: (x - x).sqrt() + x, good),
-        "mean and std have 1 channels, but the images have 3": Classifier(good.net, K, (0.5,), (0.5,)),
-    }
-    for message, model in bad.items():
-        with pytest.raises(ValueError, match=message):
-            preflight(model, x, K)
-    with pytest.raises(ValueError, match="must return 6 logits per image for these classes"):
-        preflight(good, x, K + 1)
-    preflight(bad["gradient is zero on all"], x, K, gradients=False)  # a clean audit needs none
+def test_the_digest_sees_buffers_that_are_not_saved() -> None:
+    def one(value: float) -> Classifier:
+        net = nn.Sequential(nn.Flatten())
+        net.register_buffer("shift", torch.tensor(value), persistent=False)
+        return wrap(net, K)
 
-
-def raising(error: Exception) -> Callable[[torch.Tensor], object]:
-    def function(_: torch.Tensor) -> object:
-        raise error
-
-    return function
-
-
-def test_the_digest_sees_plain_settings() -> None:
-    class Scaled(nn.Module):
-        def __init__(self, scale: float) -> None:
-            super().__init__()
-            self.scale = scale
-
-    assert wrap(Scaled(1.0), K).digest() != wrap(Scaled(-1.0), K).digest() == wrap(Scaled(-1.0), K).digest()
+    assert one(1.0).digest() != one(2.0).digest()

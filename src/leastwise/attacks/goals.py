@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from leastwise.losses import kl, margin, odds
@@ -96,3 +97,45 @@ class Margin:
     def score(self, z: Logits, *bound: Tensor) -> PerExample:
         (y,) = bound
         return -margin(z, y).clamp_min(-self.kappa)
+
+
+@dataclass(frozen=True, eq=False)
+class Targeted:
+    """Toward one class per example: climb its log-odds z_t - logsumexp_{j != t} z_j, so cross-entropy to t falls."""
+
+    target: Labels
+
+    def __str__(self) -> str:
+        return "the log-odds of a target class"
+
+    @property
+    def clean_forwards(self) -> int:
+        return 0
+
+    def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]:
+        return (self.target,)
+
+    def score(self, z: Logits, *bound: Tensor) -> PerExample:
+        (target,) = bound
+        return -odds(z, target)
+
+
+@dataclass(frozen=True, eq=False)
+class Match:
+    """Toward one vector per example: climb -|f(x') - target|². The model's output is f, such as its features."""
+
+    target: Float[Tensor, "b d"]
+
+    def __str__(self) -> str:
+        return "the distance to a target vector"
+
+    @property
+    def clean_forwards(self) -> int:
+        return 0
+
+    def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]:
+        return (self.target,)
+
+    def score(self, z: Logits, *bound: Tensor) -> PerExample:
+        (target,) = bound
+        return -(z - target).square().sum(dim=1)

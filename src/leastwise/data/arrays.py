@@ -1,26 +1,51 @@
-"""Reader of `.npz` archives with `images`, `labels` and, if wanted, `names` and `ids`.
+"""Readers of numpy arrays: `.npz` archives and `.npy` files.
 
 Pickled content is refused: `allow_pickle=False` means an object array raises instead of running code.
+Arrays are memory-mapped wherever the file holds them uncompressed (`.npy`, and what `numpy.savez` writes).
 """
 
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from jaxtyping import Int, Integer, UInt8
 
-from leastwise.data.dataset import Dataset
+from leastwise.data.dataset import Dataset, Groups, ImageRows
+
+UNREADABLE = (ValueError, OSError, EOFError, TypeError, KeyError, NotImplementedError, zipfile.BadZipFile)
+LOCAL_HEADER = 30  # bytes before the name in a zip entry's own header
+
+
+class ChannelsLast:
+    """`[n h w c]` seen as `[n c h w]`, row by row, so that a memory map is never copied whole."""
+
+    def __init__(self, array: UInt8[np.ndarray, "n h w c"]) -> None:
+        n, h, w, c = array.shape
+        self.array, self.shape, self.dtype = array, (n, c, h, w), array.dtype
+
+    def __getitem__(self, rows: Int[np.ndarray, " m"], /) -> UInt8[np.ndarray, "m c h w"]:
+        return np.ascontiguousarray(np.moveaxis(self.array[rows], -1, 1))
 
 
 def read_npz(path: Path, prefix: str = "") -> Dataset:
-    """The data set in `path`; `prefix` selects among several sets in one archive."""
+    """The data set in `path`: `images`, `labels` and, if wanted, `names` and `ids`.
+
+    `prefix` selects among several sets in one archive. `fine_labels` with `coarse_labels` and their names
+    (CIFAR-100 as it is often stored) become classes and superclasses.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(2, "there is no such file", str(path))
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            held = archive.files
-            wanted = [name for name in ("images", "labels", "names", "ids") if prefix + name in held]
-            arrays = {name: archive[prefix + name] for name in wanted}
-            if "names" not in arrays and "names" in held:
-                arrays["names"] = archive["names"]
-    except (ValueError, OSError, EOFError, TypeError, zipfile.BadZipFile) as error:  # TypeError: a bare .npy
+        with zipfile.ZipFile(path) as archive:
+            held = [name.removesuffix(".npy") for name in archive.namelist()]
+        if prefix + "labels" not in held and prefix + "fine_labels" in held:
+            return two_levels(path, prefix)
+        wanted = [name for name in ("images", "labels", "names", "ids") if prefix + name in held]
+        arrays = {name: member(path, prefix + name) for name in wanted}
+        if "names" not in arrays and "names" in held:
+            arrays["names"] = member(path, "names")
+    except UNREADABLE as error:
         raise ValueError(f"{path} is not a readable .npz of plain arrays ({error}): save it with numpy.savez") from None
     if not {"images", "labels"} <= set(arrays):
         raise ValueError(
@@ -31,10 +56,66 @@ def read_npz(path: Path, prefix: str = "") -> Dataset:
     return Dataset.of(channels_first(arrays["images"]), arrays["labels"], names, arrays.get("ids"))
 
 
-def channels_first(images: np.ndarray) -> np.ndarray:
+def two_levels(path: Path, prefix: str) -> Dataset:
+    images, fine, coarse = (member(path, prefix + name) for name in ("images", "fine_labels", "coarse_labels"))
+    fine_names, coarse_names = (member(path, name).tolist() for name in ("fine_names", "coarse_names"))
+    return Dataset.of(channels_first(images), fine, fine_names).grouped(groups_of(fine, coarse, coarse_names))
+
+
+def groups_of(fine: Integer[np.ndarray, " n"], coarse: Integer[np.ndarray, " n"], names: list[str]) -> Groups:
+    """Superclasses from two labels per example; a class with examples in two superclasses is a mistake."""
+    pairs = sorted({(int(f), int(c)) for f, c in zip(fine, coarse, strict=True)})
+    if len(pairs) != len({f for f, _ in pairs}):
+        raise ValueError("a class must belong to one superclass, but some examples of one class disagree")
+    return tuple((name, tuple(f for f, c in pairs if c == index)) for index, name in enumerate(names))
+
+
+def member(path: Path, name: str) -> np.ndarray:
+    """One array of an archive: memory-mapped if it is stored as it is, read if it is compressed."""
+    with zipfile.ZipFile(path) as archive:
+        entry = archive.getinfo(name + ".npy")
+    if entry.compress_type != zipfile.ZIP_STORED or entry.file_size < 1 << 20:  # small ones are read and checked
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return arrays[name]
+    with path.open("rb") as file:
+        file.seek(entry.header_offset)
+        header = file.read(LOCAL_HEADER)
+        sizes = int.from_bytes(header[26:28], "little"), int.from_bytes(header[28:30], "little")  # name, extra field
+        file.seek(entry.header_offset + LOCAL_HEADER + sum(sizes))
+        version = np.lib.format.read_magic(file)
+        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, fortran, dtype = read_header(file)
+        if dtype.hasobject:
+            raise ValueError("object arrays would need pickle")
+        return np.memmap(path, dtype, "r", file.tell(), shape, order="F" if fortran else "C")
+
+
+def read_npy(path: Path) -> Dataset:
+    """`images.npy` with `labels.npy` beside it (or `X_images.npy` with `X_labels.npy`), and `names.txt` if there."""
+    labels = path.with_name(path.name.replace("images", "labels"))
+    if labels == path or not labels.is_file():
+        labels = path.with_name("labels.npy")
+    if labels == path or not labels.is_file():
+        raise ValueError(f"{path} needs its labels beside it, as {labels.name}: save them with numpy.save")
+    names = path.with_name("names.txt")
+    lines = [line.strip() for line in names.read_text().splitlines() if line.strip()] if names.is_file() else None
+    return Dataset.of(channels_first(mapped(path)), mapped(labels), lines)
+
+
+def mapped(path: Path) -> np.ndarray:
+    try:
+        array: Any = np.load(path, mmap_mode="r", allow_pickle=False)
+    except UNREADABLE as error:
+        raise ValueError(f"{path} is not a readable .npy of plain numbers ({error}): save it with numpy.save") from None
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f"{path} holds several arrays: name it .npz")
+    return array
+
+
+def channels_first(images: np.ndarray) -> ImageRows:
     """`[n h w]` and `[n h w c]` become `[n c h w]`; other shapes are left for the data set to judge."""
     if images.ndim == 3:
         return images[:, None]
-    if images.ndim == 4 and images.shape[1] not in (1, 3) and images.shape[3] in (1, 3):
-        return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+    if images.ndim == 4 and images.dtype == np.uint8 and images.shape[1] not in (1, 3) and images.shape[3] in (1, 3):
+        return ChannelsLast(images)
     return images

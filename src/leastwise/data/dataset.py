@@ -16,7 +16,7 @@ from leastwise.noise import shuffled
 from leastwise.store import sha256
 from leastwise.types import Images, Labels
 
-HASH_BLOCK = 1024  # images hashed at a time
+HASH_BLOCK = 1 << 24  # bytes hashed at a time, about
 
 
 @runtime_checkable
@@ -26,6 +26,16 @@ class ImageRows(Protocol):
     @property
     def shape(self) -> tuple[int, ...]: ...
     def __getitem__(self, rows: Int[np.ndarray, " n"], /) -> UInt8[np.ndarray, "n c h w"]: ...
+
+
+@runtime_checkable
+class Fingerprinted(Protocol):
+    """Rows that know a digest of their content without decoding it, such as files whose bytes were hashed."""
+
+    def fingerprint(self, rows: Int[np.ndarray, " n"], /) -> bytes: ...
+
+
+Groups = tuple[tuple[str, tuple[int, ...]], ...]  # superclasses: a name and its classes
 
 
 class Batch(NamedTuple):
@@ -43,7 +53,8 @@ class Dataset:
     names: tuple[str, ...]
     ids: Int[np.ndarray, " n"]
     rows: Int[np.ndarray, " n"]
-    groups: tuple[tuple[str, tuple[int, ...]], ...] = ()  # superclasses: name and its classes
+    groups: Groups = ()
+    notes: tuple[str, ...] = ()  # what the reader of these files should know: what was skipped or converted
 
     @classmethod
     def of(
@@ -156,6 +167,16 @@ class Dataset:
             pixels.float() / 255, torch.from_numpy(self.labels[positions]), torch.from_numpy(self.ids[positions])
         )
 
+    def grouped(self, groups: Groups) -> "Dataset":
+        """The same examples with superclasses; a class belongs to one of them at most."""
+        members = [c for _, classes in groups for c in classes]
+        if len(set(members)) != len(members) or not set(members) <= set(range(self.k)):
+            raise ValueError(f"every class may be in one group only and must be 0 to {self.k - 1}, but saw {groups}")
+        return replace(self, groups=groups)
+
+    def noted(self, *notes: str) -> "Dataset":
+        return replace(self, notes=(*self.notes, *notes))
+
     def where(self, keep: "np.ndarray") -> "Dataset":
         return replace(self, labels=self.labels[keep], ids=self.ids[keep], rows=self.rows[keep])
 
@@ -179,11 +200,17 @@ class Dataset:
 
     def digest(self) -> str:
         """A hash of pixels, labels, ids and names: the same examples give the same digest."""
-        blocks = (self.rows[i : i + HASH_BLOCK] for i in range(0, len(self), HASH_BLOCK))
-        pixels = sha256(*(sha256(np.ascontiguousarray(self.images[rows]).tobytes()).encode() for rows in blocks))
+        size = max(1, HASH_BLOCK // int(np.prod(self.shape)))
+        blocks = (self.rows[i : i + size] for i in range(0, len(self), size))
+        pixels = sha256(*(sha256(self.content(rows)).encode() for rows in blocks))
         return sha256(
             pixels.encode(), self.labels.tobytes(), self.ids.tobytes(), *(name.encode() for name in self.names)
         )
+
+    def content(self, rows: Int[np.ndarray, " m"]) -> bytes:
+        if isinstance(self.images, Fingerprinted):
+            return self.images.fingerprint(rows)
+        return np.ascontiguousarray(self.images[rows]).tobytes()
 
 
 def check_labels(labels: Int[np.ndarray, " n"], k: int) -> None:

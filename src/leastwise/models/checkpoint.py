@@ -3,21 +3,24 @@
 import io
 import pickle
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_safetensors
 from torch import Tensor, nn
 
-from leastwise.models.architectures import ARCHITECTURES, Shape, architecture
+from leastwise.models.architectures import Shape, architecture
 from leastwise.models.classifier import Classifier, TrainedOn
+from leastwise.models.fitting import State, View, best_view, fitting, normaliser_in, views, wraps
+from leastwise.models.foreign import check_outputs, shown
 from leastwise.store import write_atomic
 
 FORMAT = 1
-PREFIXES = ("module.", "model.", "net.")  # left by DataParallel and by wrappers
+NETWORKS = ("state_dict", "model_state_dict", "model", "net")  # what the network's weights are usually called
+NESTING = 2  # entries of entries
 
 UNREADABLE = (
     pickle.UnpicklingError,
@@ -61,6 +64,10 @@ def read_torch(path: Path) -> dict[Any, Any]:
             warnings.simplefilter("ignore")  # torch warns about old file layouts; they load all the same
             content = torch.load(path, map_location="cpu", weights_only=True)
     except UNREADABLE as error:
+        if "TorchScript" in str(error):
+            raise ValueError(
+                f"{path} is a TorchScript program, which is code: load it in a function and give path/file.py:function"
+            ) from None
         raise ValueError(
             f"{path} is not a checkpoint of plain weights ({type(error).__name__} while reading): "
             "save a state_dict with torch.save(model.state_dict(), path)"
@@ -84,57 +91,107 @@ def load_checkpoint(
     if content.get("leastwise") == FORMAT:
         if mean or std:
             raise ValueError(f"{path} carries its own normalisation: leave --mean and --std out")
-        try:
-            trained_on = TrainedOn(tuple(content["shape"]), tuple(content["names"]))
-            arch, mean, std = content["arch"] if arch is None else arch, content["mean"], content["std"]
-            shape, k = trained_on.shape, len(trained_on.names)
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"{path} is not a whole checkpoint ({error} is missing): train it again") from None
-    if arch is None or shape is None or k is None:
-        raise ValueError(f"{path} does not say which network it belongs to: add --arch ({', '.join(ARCHITECTURES)})")
-    net = architecture(arch).make(shape, k)
-    load_state(net, strip_prefixes(find_state(content, path)), path, arch)
-    model = Classifier(net, k, mean, std, arch)
+        check_own(content, path)
+        trained_on = TrainedOn(tuple(content["shape"]), tuple(content["names"]))
+        arch, mean, std = content["arch"] if arch is None else arch, content["mean"], content["std"]
+        shape, k = trained_on.shape, len(trained_on.names)
+    state, notes = find_state(content, path)
+    if shape is None or k is None:
+        raise ValueError(f"{path} does not say which images and classes it is for: give their shape and number")
+    if arch is None:
+        raise ValueError(f"{path} does not say which network its weights belong to: {advice(views(state), shape, k)}")
+    net, view = restored(path, state, arch, shape, k)
+    mean, std, about_wrapper = wrapper_facts(path, view, shape[0], mean, std)
+    model = Classifier(net, k, mean, std, arch, (*notes, *about_wrapper))
     model.trained_on = trained_on
     return model
 
 
-def find_state(content: dict[Any, Any], path: Path) -> dict[str, Tensor]:
-    """The state dict itself, or the only one among the entries (`state_dict` or `model` beside an epoch)."""
-    found = [value for value in (content, *content.values()) if is_state(value)]
-    if len(found) != 1:
-        raise ValueError(
-            f"{path} holds {len(found)} state dicts among {', '.join(map(str, content)) or 'nothing'}: "
-            "save the network's alone with torch.save(model.state_dict(), path)"
+def check_own(content: dict[Any, Any], path: Path) -> None:
+    """Our own files say what they are; one that was cut or edited is not trusted to."""
+    kinds = {"arch": str, "shape": list, "names": list, "mean": list, "std": list, "state_dict": dict}
+    wrong = [key for key, kind in kinds.items() if not isinstance(content.get(key), kind)]
+    items: dict[str, Any] = {"shape": int, "names": str, "mean": int | float, "std": int | float}
+    wrong += [key for key in items if key not in wrong and not all(isinstance(i, items[key]) for i in content[key])]
+    if wrong or len(content["shape"]) != 3:
+        raise ValueError(f"{path} is not a whole checkpoint ({', '.join(wrong or ['shape'])} is wrong): train it again")
+
+
+def restored(path: Path, state: State, arch: str, shape: Shape, k: int) -> tuple[nn.Module, View]:
+    """The network with the weights in it, and how their names were read."""
+    made = architecture(arch)
+    with torch.random.fork_rng(devices=[]):  # no global generator moves
+        torch.manual_seed(0)  # layers that are never used may keep these weights, and the digest covers them
+        net = made.make(shape, k)
+    wanted = {name: value.shape for name, value in net.state_dict().items()}
+    found = views(state)
+    view, misses = best_view(found, made, wanted, k)
+    if misses.outputs is not None:
+        check_outputs(path, misses.outputs, k)
+    if misses.size:
+        raise ValueError(f"the weights in {path} do not fit {arch} ({misses}): {advice(found, shape, k)}")
+    net.load_state_dict({name: value for name, value in view.state.items() if name in wanted}, strict=False)
+    return net, view
+
+
+def advice(found: Sequence[View], shape: Shape, k: int) -> str:
+    """Which --arch would do."""
+    exact, other = fitting(found, shape, k)
+    if exact:
+        return f"they fit {' and '.join(exact)}: use --arch {' or '.join(exact)}"
+    if other:
+        arch, outputs = next(iter(other.items()))
+        return f"they fit {arch}, which then has {outputs} outputs, but the data has {k} classes: use other data"
+    return "choose an --arch that fits (`leastwise list models` shows them), or give path/file.py:function"
+
+
+def wrapper_facts(
+    path: Path, view: View, channels: int, mean: Sequence[float], std: Sequence[float]
+) -> tuple[Sequence[float], Sequence[float], tuple[str, ...]]:
+    """The normalisation to use, and what to tell the user about the wrapper that the network was saved in."""
+    notes = []
+    found = normaliser_in(view.outside, channels)
+    if not mean and not std and found is not None:
+        mean, std = found.mean, found.std
+        notes.append(f"mean {shown(mean)} and std {shown(std)} were saved beside the network in {path}")
+    elif not mean and not std and wraps(view.prefix):
+        notes.append(
+            f"names in {path} begin with {view.prefix!r}: if that wrapper normalised the images, give --mean and --std"
         )
-    return found[0]
+    left = sorted(view.outside.keys() - (found.names if found else ()))
+    if left:
+        some = f"{', '.join(left[:3])}{' …' if len(left) > 3 else ''}"
+        notes.append(f"{len(left)} entries of {path} outside {view.prefix!r} were left out: {some}")
+    return mean, std, tuple(notes)
 
 
-def is_state(value: object) -> bool:
+def find_state(content: dict[Any, Any], path: Path) -> tuple[State, tuple[str, ...]]:
+    """The state dict itself, or the only one among the entries, or the one that is named like a network's."""
+    found = dict(states(content))
+    usual = [name for name in NETWORKS if name in found]
+    if len(found) == 1:
+        return next(iter(found.values())), ()
+    if usual:
+        others = ", ".join(name for name in found if name != usual[0])
+        return found[usual[0]], (f"{path} holds several sets of weights: {usual[0]} is used, not {others}",)
+    raise ValueError(
+        f"{path} holds {len(found)} state dicts among {', '.join(map(str, content)) or 'nothing'}: "
+        "save the network's alone with torch.save(model.state_dict(), path)"
+    )
+
+
+def states(value: object, name: str = "", nesting: int = NESTING) -> Iterator[tuple[str, State]]:
+    """Every state dict inside, with the names of the entries that lead to it."""
+    if is_state(value):
+        yield name, value
+    elif isinstance(value, dict | list | tuple) and nesting:
+        for key, entry in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from states(entry, f"{name}.{key}" if name else str(key), nesting - 1)
+
+
+def is_state(value: object) -> TypeGuard[State]:
     return (
         isinstance(value, dict)
         and len(value) > 0
         and all(isinstance(name, str) and isinstance(entry, Tensor) for name, entry in value.items())
     )
-
-
-def strip_prefixes(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Drop a wrapper's prefix where every name carries it."""
-    for prefix in PREFIXES:
-        if all(name.startswith(prefix) for name in state):
-            state = {name.removeprefix(prefix): value for name, value in state.items()}
-    return state
-
-
-def load_state(net: nn.Module, state: dict[str, Tensor], path: Path, arch: str) -> None:
-    wanted = net.state_dict()
-    missing, extra = sorted(wanted.keys() - state.keys()), sorted(state.keys() - wanted.keys())
-    shapes = sorted(name for name in wanted.keys() & state.keys() if wanted[name].shape != state[name].shape)
-    if missing or extra or shapes:
-        facts = [
-            f"{label}: {', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
-            for label, names in (("missing", missing), ("unknown", extra), ("of another shape", shapes))
-            if names
-        ]
-        raise ValueError(f"the weights in {path} do not fit {arch} ({'; '.join(facts)}): choose another --arch")
-    net.load_state_dict(state)

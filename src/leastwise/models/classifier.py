@@ -4,16 +4,21 @@ Normalisation lives in here and nowhere else, so eps is always in pixel units.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from leastwise.models.blackbox import QUERIES_ONLY, BlackBox
+from leastwise.models.exported import Exported, shielded
+from leastwise.models.identity import module_parts
 from leastwise.store import sha256
 from leastwise.types import Images, Logits
+
+UNSEEN = "a change in files or servers that the function asks goes unnoticed: use --fresh after one"
 
 
 class TrainedOn(NamedTuple):
@@ -36,6 +41,7 @@ class Classifier(nn.Module):
         mean: Sequence[float] = (),
         std: Sequence[float] = (),
         arch: str | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
         super().__init__()
         check_normalisation(mean, std)
@@ -43,26 +49,45 @@ class Classifier(nn.Module):
         self.k = k
         self.mean, self.std = tuple(mean), tuple(std)
         self.arch = arch  # the name it can be rebuilt from, if any
+        self.notes = tuple(notes)  # what to tell the user about how the model was understood
         self.trained_on: TrainedOn | None = None  # what its checkpoint says, if it has one
         # Not persistent: a checkpoint states mean and std as numbers, beside the weights of the bare network.
         self.register_buffer("shift", torch.tensor(self.mean).view(1, -1, 1, 1), persistent=False)
         self.register_buffer("scale", torch.tensor(self.std).view(1, -1, 1, 1), persistent=False)
 
+    @property
+    def gradients(self) -> bool:
+        """Whether the input can be given gradients; black boxes can only be asked."""
+        return not any(isinstance(module, BlackBox) for module in self.net.modules())
+
     def forward(self, x: Images) -> Logits:
-        return self.net(self.normalised(x))
+        return logits_of(self.net(self.normalised(x)))
 
     def features(self, x: Images) -> Float[Tensor, "b d"]:
-        """Penultimate features: what the last linear layer receives."""
-        last = [m for m in self.net.modules() if isinstance(m, nn.Linear)]
-        if not last:
-            raise ValueError("features need a network that ends in a linear layer, but this one has none")
-        seen: list[Tensor] = []
-        hook = last[-1].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+        """Penultimate features: what the head receives, the last linear layer (or `is_head = True`) that is called."""
+        seen: list[tuple[Tensor, Tensor]] = []
+
+        def note(_: nn.Module, inputs: tuple[Any, ...], output: object) -> None:
+            if inputs and isinstance(output, Tensor):
+                seen.append((inputs[0], output))
+
+        hooks = [module.register_forward_hook(note) for module in self.net.modules() if is_head(module)]
         try:
-            self(x)
+            z = self(x)
         finally:
-            hook.remove()
-        return seen[-1].flatten(1)
+            for hook in hooks:
+                hook.remove()
+        # A last linear layer whose output is not one number per class stands in the middle of the network.
+        if not seen or seen[-1][1].flatten(1).shape != z.shape:
+            raise ValueError(f"features need a network that ends in a linear layer, but {self.headless()}")
+        return seen[-1][0].flatten(1)
+
+    def headless(self) -> str:
+        if not self.gradients:
+            return "this model is a black box: give the network itself"
+        if any(isinstance(module, Exported) for module in self.net.modules()):
+            return "this one was exported, which leaves no layers: give the network itself"
+        return "this one has none: set is_head = True on the layer that gives the logits"
 
     def normalised(self, x: Images) -> Images:
         return (x - self.shift) / self.scale if self.mean else x
@@ -70,29 +95,56 @@ class Classifier(nn.Module):
     def digest(self) -> str:
         """A hash of weights, buffers, normalisation, and the layers with their plain settings.
 
-        What a network computes from elsewhere (a closure, a file, an object that is no module) is not covered.
+        `leastwise.models.identity` says what is covered of Python functions. What a network computes from elsewhere
+        (a file, a server, an object that is no module) is not covered.
         """
-        parts = [repr((self.k, self.mean, self.std)).encode()]
-        for name, module in self.net.named_modules():
-            settings = {key: value for key, value in vars(module).items() if key != "training" and is_plain(value)}
-            parts.append(repr((name, type(module).__qualname__, sorted(settings.items()))).encode())
-        for name, value in sorted(self.net.state_dict().items()):
-            parts += [name.encode(), str(value.dtype).encode(), str(tuple(value.shape)).encode()]
-            parts.append(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-        return sha256(*parts)
+        return sha256(repr((self.k, self.mean, self.std)).encode(), *module_parts(self.net))
 
 
-def wrap(net: nn.Module, k: int, mean: Sequence[float] = (), std: Sequence[float] = ()) -> Classifier:
-    """Any module that maps images to logits, as a Classifier. `mean` and `std` go in here, once."""
+def wrap(
+    net: nn.Module | Callable[..., Any], k: int, mean: Sequence[float] = (), std: Sequence[float] = ()
+) -> Classifier:
+    """Any module that maps images to logits, as a Classifier. `mean` and `std` go in here, once.
+
+    A function that is no module is a black box: it gets a float tensor on the CPU and returns logits `[b, k]`.
+    """
     if isinstance(net, Classifier):
         if mean or std:
             raise ValueError("this model already has its normalisation inside: leave mean and std out")
         return net
-    return Classifier(net, k, mean, std)
+    net = shielded(net)
+    if isinstance(net, nn.Module):
+        return Classifier(net, k, mean, std)
+    if isinstance(net, type) or not callable(net):
+        seen = f"the class {net.__name__}" if isinstance(net, type) else type(net).__name__
+        raise ValueError(f"a model is a torch.nn.Module or a function from images to logits, but saw {seen}")
+    return Classifier(BlackBox(net), k, mean, std, notes=(f"the model is a Python function: {QUERIES_ONLY}", UNSEEN))
 
 
-def is_plain(value: object) -> bool:
-    return isinstance(value, int | float | str | None) or (isinstance(value, tuple) and all(map(is_plain, value)))
+def is_head(module: nn.Module) -> bool:
+    """A layer that may give the logits: it says so, or maps so many features to so many outputs as nn.Linear does."""
+    sized = isinstance(getattr(module, "in_features", None), int) and hasattr(module, "out_features")
+    return sized or getattr(module, "is_head", False) is True
+
+
+class NoLogits(ValueError):
+    """The network returned something that holds no tensor of logits."""
+
+
+def logits_of(output: object) -> Tensor:
+    """The tensor itself, `.logits` (Hugging Face, torchvision's Inception), or the only tensor in a container."""
+    if isinstance(output, Tensor):
+        return output
+    named = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
+    if isinstance(named, Tensor):
+        return named
+    held = list(output.values()) if isinstance(output, Mapping) else output
+    if isinstance(held, list | tuple) and len(held) == 1 and isinstance(held[0], Tensor):
+        return held[0]
+    raise NoLogits(
+        f"the model must return a tensor of logits, but returned {type(output).__name__}: "
+        "return the logits from its forward"
+    )
 
 
 def check_normalisation(mean: Sequence[float], std: Sequence[float]) -> None:

@@ -2,8 +2,10 @@
 
 from torch import nn
 
+from leastwise.models.layout import Shape
 
-def convnet(shape: tuple[int, int, int], k: int) -> nn.Module:
+
+def convnet(shape: Shape, k: int) -> nn.Module:
     channels, _, _ = shape
     return nn.Sequential(
         nn.Conv2d(channels, 32, 3, stride=2, padding=1),

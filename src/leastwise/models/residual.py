@@ -1,13 +1,12 @@
 """`small`: a pre-activation residual network with BatchNorm, cheap enough to train adversarially on two cores."""
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
-WIDTHS = (16, 32, 64, 128)
+from leastwise.models.layout import Maps, Shape
 
-Maps = Float[Tensor, "b _ _ _"]  # feature maps: their sizes change from layer to layer
+WIDTHS = (16, 32, 64, 128)
 
 
 class Block(nn.Module):
@@ -26,7 +25,7 @@ class Block(nn.Module):
         return self.shortcut(h) + self.conv2(F.relu(self.bn2(self.conv1(h))))
 
 
-def small(shape: tuple[int, int, int], k: int) -> nn.Module:
+def small(shape: Shape, k: int) -> nn.Module:
     channels, _, _ = shape
     blocks = [Block(i, o, stride=1 if i == o else 2) for i, o in zip((WIDTHS[0], *WIDTHS), WIDTHS, strict=False)]
     net = nn.Sequential(

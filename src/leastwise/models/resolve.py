@@ -1,4 +1,4 @@
-"""From what a user types to a Classifier: `file.py:function`, `package.module:function` or a checkpoint."""
+"""From what a user types to a Classifier: a function, a checkpoint, an exported program, a folder or an ONNX file."""
 
 import importlib
 import importlib.util
@@ -13,35 +13,68 @@ from torch import nn
 from leastwise.models.architectures import Shape
 from leastwise.models.checkpoint import load_checkpoint
 from leastwise.models.classifier import Classifier, wrap
+from leastwise.models.exported import load_exported
+from leastwise.models.foreign import Loaded
+from leastwise.models.huggingface import CONFIG, load_huggingface
+from leastwise.models.onnx_file import load_onnx
 
 
 def resolve(
-    spec: str,
+    spec: str | Path | nn.Module | Callable[..., Any],
     shape: Shape,
     names: Sequence[str],
     arch: str | None = None,
     mean: Sequence[float] = (),
     std: Sequence[float] = (),
+    trust: bool = False,
 ) -> Classifier:
     """`spec` as a Classifier for images of `shape` and the classes `names`.
 
-    A function is code, and naming one is asking for it to run; a checkpoint never runs any.
+    A function is code, and naming one is asking for it to run. Files run none, except what only `trust` opens:
+    exported programs and folders that bring code.
     """
-    place, _, function = spec.rpartition(":")
-    if place and function.isidentifier():
-        if arch is not None:
-            raise ValueError(f"{spec} builds its own network: leave --arch out")
-        return wrap(call(spec, module_at(place), function), len(names), mean, std)
+    if not isinstance(spec, str | Path):
+        return wrap(spec, len(names), mean, std)
+    place, _, name = str(spec).rpartition(":")
     path = Path(spec)
-    if not path.is_file():
-        raise ValueError(
-            f"there is no model {spec!r}: give a checkpoint file, path/file.py:function or package.module:function"
-        )
+    if place and name.isidentifier():
+        refuse_arch(spec, arch)
+        return wrap(built(str(spec), module_at(place), name), len(names), mean, std)
+    if path.is_dir() or path.suffix in (".pt2", ".onnx"):
+        refuse_arch(spec, arch)
+        found = load_foreign(existing(path), shape, names, bool(mean or std), trust)
+        return Classifier(found.net, len(names), mean or found.mean, std or found.std, notes=found.notes)
     if path.suffix == ".py":
         raise ValueError(f"{spec} is a Python file: say which function returns the network, as in {spec}:build")
-    model = load_checkpoint(path, arch, shape, len(names), mean, std)
-    check_same_task(spec, model, shape, names)
+    model = load_checkpoint(existing(path), arch, shape, len(names), mean, std)
+    check_same_task(str(spec), model, shape, names)
     return model
+
+
+def load_foreign(path: Path, shape: Shape, names: Sequence[str], normalised: bool, trust: bool) -> Loaded:
+    if path.suffix == ".pt2":
+        return load_exported(path, shape, len(names), trust)
+    if path.suffix == ".onnx":
+        return load_onnx(path, shape, len(names))
+    if (path / CONFIG).is_file():
+        return load_huggingface(path, shape, names, normalised, trust)
+    inside = sorted(p.name for p in path.glob("*.pt"))
+    hint = f"did you mean {path / inside[0]}?" if inside else "give a checkpoint file or a Hugging Face model's folder"
+    raise ValueError(f"there is no model {str(path)!r}, it is a folder without {CONFIG}: {hint}")
+
+
+def existing(path: Path) -> Path:
+    if not path.exists():
+        raise ValueError(
+            f"there is no model {str(path)!r}: give a checkpoint, a Hugging Face folder, an .onnx or .pt2 file, "
+            "path/file.py:function or package.module:function"
+        )
+    return path
+
+
+def refuse_arch(spec: str | Path, arch: str | None) -> None:
+    if arch is not None:
+        raise ValueError(f"{spec} brings its own network: leave --arch out")
 
 
 def check_same_task(spec: str, model: Classifier, shape: Shape, names: Sequence[str]) -> None:
@@ -90,11 +123,17 @@ def guarded(what: str, code: Callable[[], Any]) -> Any:
         raise ValueError(f"{what} failed with {type(error).__name__}: {error}") from error
 
 
-def call(spec: str, module: ModuleType, function: str) -> nn.Module:
-    build = getattr(module, function, None)
-    if not callable(build):
-        raise ValueError(f"{spec} names no function: define {function}() there, returning a torch.nn.Module")
-    net = guarded(spec, build)
-    if not isinstance(net, nn.Module):
-        raise ValueError(f"{spec} must return a torch.nn.Module, but returned {type(net).__name__}")
-    return net
+def built(spec: str, module: ModuleType, name: str) -> Any:
+    """A module or function: the object of that name, or what it returns when called without arguments."""
+    named = getattr(module, name, None)
+    if isinstance(named, nn.Module):
+        return named
+    if not callable(named):
+        raise ValueError(f"{spec} names no function: define {name}() there, returning a torch.nn.Module")
+    made = guarded(spec, named)
+    if isinstance(made, type) or not callable(made):
+        raise ValueError(
+            f"{spec} must return a torch.nn.Module or a function from images to logits, "
+            f"but returned {type(made).__name__}"
+        )
+    return made

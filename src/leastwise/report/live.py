@@ -2,14 +2,26 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 
 from leastwise import train
+from leastwise.audit import Ready
 from leastwise.engine import Event
 from leastwise.frame import Tally
+from leastwise.models.prepare import ORIGINAL
 from leastwise.objectives import Epoch
 from leastwise.report.table import percent, say
 
@@ -28,6 +40,9 @@ def progress(console: Console, label: str, names: Sequence[str]) -> Iterator[Cal
         def watch(event: Event) -> None:
             if isinstance(event, Epoch):
                 say(console, f"{label}: {epoch_text(event, names)}")
+            elif isinstance(event, Ready):
+                if event.prepared.form != ORIGINAL:
+                    say(console, f"{label}: attacks use the model {event.prepared}")
             elif isinstance(event, train.Step):
                 show(event.fraction, f"epoch {event.epoch}")
             else:
@@ -77,3 +92,38 @@ def lines(console: Console, label: str) -> Iterator[Show]:
             said = now
 
     yield show
+
+
+@contextmanager
+def steps(console: Console, label: str) -> Iterator[Callable[[int, int], None]]:
+    """A listener for (done, total) that shows nothing unless something is counted."""
+    shown: list[Show] = []
+    with ExitStack() as stack:
+
+        def watch(done: int, total: int) -> None:
+            if not shown:
+                shown.append(stack.enter_context((bar if console.is_terminal else lines)(console, label)))
+            shown[0](done / total, f"{done:,} of {total:,}")
+
+        yield watch
+
+
+@contextmanager
+def transfer(console: Console) -> Iterator[Callable[[str, int, int], None]]:
+    """A listener for (what, bytes done, bytes in all): a bar with speed and time left, or plain lines."""
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, TimeRemainingColumn(), TimeElapsedColumn(), console=console, transient=True) as display:
+        tasks: dict[str, TaskID] = {}
+        said = 0.0
+
+        def watch(what: str, done: int, total: int) -> None:
+            nonlocal said
+            if what not in tasks:
+                tasks[what] = display.add_task(what, total=total or None)
+            display.update(tasks[what], completed=done)
+            now = time.monotonic()
+            if not console.is_terminal and (now - said >= LINE_EVERY or (total and done >= total)):
+                say(console, f"{what}" + (f": {done / 1e6:,.1f} of {total / 1e6:,.1f} MB" if total else " …"))
+                said = now
+
+        yield watch

@@ -3,6 +3,9 @@
 import math
 from typing import Any
 
+import numpy as np
+
+from leastwise.data import Groups
 from leastwise.evidence import Evidence
 from leastwise.frame import ClassFrame
 from leastwise.statistics import CONFIDENCE, wilson
@@ -18,11 +21,13 @@ def summary(evidence: Evidence) -> dict[str, Any]:
         "key": evidence.key,
         "classes": list(evidence.names),
         "interval": {"method": "wilson", "confidence": CONFIDENCE},
-        "conditions": {name: condition(frame, row) for row, name in enumerate(frame.conditions)},
+        "warnings": list(evidence.warnings),
+        "groups": {name: [evidence.names[c] for c in classes] for name, classes in evidence.groups},
+        "conditions": {name: condition(frame, row, evidence.groups) for row, name in enumerate(frame.conditions)},
     }
 
 
-def condition(frame: ClassFrame, row: int) -> dict[str, Any]:
+def condition(frame: ClassFrame, row: int, groups: Groups = ()) -> dict[str, Any]:
     n, correct = frame.n[row].numpy(), frame.correct[row].numpy()
     low, high = wilson(correct, n)
     accuracy = [number(a) for a in frame.accuracy[row].tolist()]
@@ -45,7 +50,16 @@ def condition(frame: ClassFrame, row: int) -> dict[str, Any]:
         "cv": number(1e4 * float(frame.variance[row])),
         "mcd": number(100 * float(frame.gap[row])),
         "std": number(100 * float(frame.std[row])),
+        "groups": {name: group(n[list(classes)], correct[list(classes)]) for name, classes in groups},
     }
+
+
+def group(n: "np.ndarray", correct: "np.ndarray") -> dict[str, Any]:
+    """The examples of all classes of a superclass together."""
+    low, high = wilson(correct.sum(keepdims=True), n.sum(keepdims=True))
+    total = int(n.sum())
+    accuracy = int(correct.sum()) / total if total else None
+    return {"n": total, "accuracy": accuracy, "low": number(float(low[0])), "high": number(float(high[0]))}
 
 
 def number(value: float) -> float | None:

@@ -33,6 +33,8 @@ def print_classes(console: Console, evidence: Evidence, title: str) -> None:
         if first:
             console.print()
         console.print(class_table(evidence, conditions[first : first + fit]))
+    for warning in evidence.warnings:
+        say(console, f"warning: {warning}", style="yellow")
 
 
 def say(console: Console, text: str, style: str = "") -> None:
@@ -58,6 +60,16 @@ def class_table(evidence: Evidence, conditions: Sequence[str]) -> Table:
             cell = f"{percent(accuracy[row][c])} {span(low[row, c], high[row, c]):>13}"
             cells.append(Text(cell, style="bold red" if accuracy[row][c] == lowest[row] else ""))
         table.add_row(Text(name), *cells)
+    if evidence.groups:
+        table.add_section()
+    for name, classes in evidence.groups:
+        n, correct = (counts[:, list(classes)].sum(1).numpy() for counts in (frame.n, frame.correct))
+        low, high = wilson(correct, n)
+        cells = [
+            Text(f"{percent(c / m)} {span(lo, hi):>13}" if m else "no images")
+            for c, m, lo, hi in zip(correct, n, low, high, strict=True)
+        ]
+        table.add_row(Text(name, style="italic"), *cells)
     table.add_section()
     table.add_row("overall", *map(percent, frame.overall.tolist()))
     table.add_row("worst class", *(Text(worst_cell(frame, row), style="bold red") for row in range(len(lowest))))

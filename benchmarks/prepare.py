@@ -1,0 +1,67 @@
+"""Step time of given and prepared networks: `make bench-prepare`.
+
+A step is one forward pass and the input gradient, as attacks take it. `prepare` chooses a form; then the network as
+given and the chosen form take turns, at least fifteen pairs. Keeping the original form counts as 1.
+"""
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+
+from leastwise.models import Classifier, build
+from leastwise.models.prepare import ORIGINAL, prepare, step
+
+PAIRS = 15
+# Name, and a batch small enough for about a second per pair on two cores.
+NETWORKS = (
+    ("resnet20", 100),
+    ("resnet18", 16),
+    ("wrn-16-4", 50),
+    ("vgg16-bn", 50),
+    ("densenet121", 16),
+    ("vit-small", 8),
+)
+
+
+def trained_for_a_moment(name: str) -> Classifier:
+    """BatchNorm statistics that are not the initial ones."""
+    model = build(name, (3, 32, 32), 10, (0.4914, 0.4822, 0.4465), (0.2471, 0.2435, 0.2616)).train()
+    with torch.no_grad():
+        for _ in range(3):
+            model(torch.rand(32, 3, 32, 32))
+    return model.eval()
+
+
+def timed(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    print(f"threads: {torch.get_num_threads()}, torch {torch.__version__}, medians of {PAIRS} interleaved pairs")
+    print(f"{'network':12} {'batch':>5} {'given ms':>9} {'prepared ms':>11} {'gain':>6}  form")
+    gains = {}
+    for name, size in NETWORKS:
+        model = trained_for_a_moment(name)
+        x = torch.rand(size, 3, 32, 32)
+        made = prepare(model, x, seconds=4.0)
+        if made.form == ORIGINAL:
+            now = statistics.median(timed(lambda m=model, x=x: step(m, x)) for _ in range(PAIRS))  # type: ignore[misc]
+            given, prepared, gain = now, now, 1.0
+        else:
+            pairs = [(timed(lambda: step(model, x)), timed(lambda: step(made.model, x))) for _ in range(PAIRS)]  # noqa: B023
+            given, prepared = (statistics.median(side) for side in zip(*pairs, strict=True))
+            gain = statistics.median(a / b for a, b in pairs)
+        gains[name] = round(gain, 2)
+        print(f"{name:12} {size:5} {1e3 * given:9.1f} {1e3 * prepared:11.1f} {gain:6.2f}  {made.form}", flush=True)
+    print(json.dumps({"bench": "prepare", **gains, "threads": torch.get_num_threads()}))
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(int(sys.argv[1]) if len(sys.argv) > 1 else torch.get_num_threads())
+    main()

@@ -1,0 +1,14 @@
+"""The verbs: each is a value made of its settings, with `run()`.
+
+torch is imported inside `run`, so that asking a verb for help does not wait for it.
+"""
+
+from typing import Any
+
+from leastwise.commands.audit import Audit
+from leastwise.commands.data import Data
+from leastwise.commands.demo import Demo
+from leastwise.commands.listing import List
+from leastwise.commands.train import Train
+
+COMMANDS: dict[str, Any] = {"demo": Demo, "audit": Audit, "train": Train, "data": Data, "list": List}

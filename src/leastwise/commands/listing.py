@@ -1,0 +1,77 @@
+"""`leastwise list`."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from leastwise.commands.shared import Screen
+
+if TYPE_CHECKING:
+    from leastwise.models.architectures import Architecture
+
+Kind = Literal["all", "attacks", "augmentations", "corruptions", "data", "methods", "models"]
+
+
+@dataclass(frozen=True)
+class List:
+    """Show what has a name: attacks, augmentations, corruptions, data sets, training methods, models."""
+
+    kind: Annotated[tyro.conf.Positional[Kind], tyro.conf.arg(metavar="KIND")] = "all"
+    """attacks, augmentations, corruptions, data, methods, models, or all"""
+
+    def run(self) -> None:
+        from leastwise.attacks import TABLE
+        from leastwise.data import SOURCES
+        from leastwise.data.augment import AUGMENTATIONS
+        from leastwise.data.corrupt import CORRUPTIONS
+        from leastwise.models import ARCHITECTURES
+        from leastwise.models.architectures import PARTS
+        from leastwise.objectives import METHODS
+
+        tables: dict[str, tuple[tuple[str, ...], list[tuple[str, ...]]]] = {
+            "attacks": (
+                ("name", "what it does", "paper", "cost per image"),
+                [(r.spelling, r.about, r.paper, r.cost) for r in TABLE],
+            ),
+            "augmentations": (("name", "what it does"), [(name, a.about) for name, a in AUGMENTATIONS.items()]),
+            "corruptions": (
+                ("name", "family", "what it does"),
+                [(name, kind.family, kind.about) for name, kind in CORRUPTIONS.items()],
+            ),
+            "data": (
+                ("name", "splits", "what it is"),
+                [(name, some_splits(s.splits), s.about) for name, s in SOURCES.items()],
+            ),
+            "methods": (
+                ("name", "loss per example", "paper"),
+                [(name, m.equation, m.paper) for name, m in METHODS.items()],
+            ),
+            "models": (
+                ("name", "images", "parameters", "what it is"),
+                [
+                    *((name, str(a.size), parameters(a), a.about) for name, a in ARCHITECTURES.items()),
+                    ("wrn-D-W", "cifar", "", "wide ResNet of any depth D = 6n + 4 and width W"),
+                    *((f"…+{name}", "", "", f"any of them with {part.about}") for name, part in PARTS.items()),
+                ],
+            ),
+        }
+        console = Screen()
+        for kind, (columns, rows) in tables.items():
+            if self.kind in ("all", kind):
+                table = Table(*columns, title=kind, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+                for row in rows:
+                    table.add_row(*map(Text, row))
+                console.print(table)
+
+
+def some_splits(splits: tuple[str, ...]) -> str:
+    return ", ".join(splits) if len(splits) < 5 else f"{splits[0]}, …"
+
+
+def parameters(architecture: "Architecture") -> str:
+    """The published count for the network's own image size and number of classes."""
+    return f"{architecture.params.total:,}" if architecture.params else ""

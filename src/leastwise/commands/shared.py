@@ -1,0 +1,86 @@
+"""What several verbs need: the screen, numbers as people write them, threats, devices, data."""
+
+import os
+from typing import TYPE_CHECKING, Literal
+
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from leastwise.attacks import Threat
+    from leastwise.data import Dataset
+
+# Spelled out again here, because their homes import torch.
+Keep = Literal["fooled", "last"]
+Norm = Literal["linf", "l2"]
+
+
+class Screen(Console):
+    """A console that lets the front door answer when the reader of our output goes away."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+def number(text: str, name: str) -> float:
+    """`0.1`, `8/255`."""
+    above, slash, below = text.partition("/")
+    try:
+        return float(above) / float(below) if slash else float(above)
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f"{name} must be a number such as 0.1 or 8/255, but saw {text!r}") from None
+
+
+def numbers(text: str, name: str) -> tuple[float, ...]:
+    """`0.49,0.48,0.45`; nothing for an empty text."""
+    return tuple(number(part, name) for part in text.split(",")) if text else ()
+
+
+def threat_of(norm: str, eps: str, step: str, keep: Keep = "fooled") -> "Threat":
+    """The radius, step and counting rule that all attacks of a command share."""
+    from leastwise.attacks import Threat
+    from leastwise.balls import L2, Linf
+
+    radius = number(eps, "eps")
+    if norm == "linf" and radius > 1:
+        raise ValueError(f"eps is in pixel units and images span [0, 1], but saw {radius:g}: write {radius:g}/255")
+    ball = Linf(radius) if norm == "linf" else L2(radius)
+    return Threat(ball, number(step, "step") if step else radius / 4, keep)
+
+
+def chosen_device(device: str, threads: int) -> str:
+    """Set the threads and name the device: an accelerator if there is one and nothing else was asked for."""
+    import torch
+
+    if threads < 0:
+        raise ValueError(f"threads must be 1 or more, but saw {threads}")
+    if threads:
+        torch.set_num_threads(threads)
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise ValueError(f"the device {device!r} cannot be used ({str(error).splitlines()[0]}): try cpu") from None
+    return device
+
+
+def use_data_dir(folder: str) -> None:
+    """`--data-dir DIR` is short for LEASTWISE_DATA=DIR."""
+    if folder:
+        os.environ["LEASTWISE_DATA"] = folder
+
+
+def sized(data: str, size: int) -> str:
+    """`--size 64` is short for DATA@64."""
+    if size < 0:
+        raise ValueError(f"the size must be 1 pixel or more, but saw {size}")
+    return f"{data}@{size}" if size else data
+
+
+def loaded(console: Console, spec: str, split: str = "test") -> "Dataset":
+    """The data set, with progress while image files are examined for the first time."""
+    from leastwise import report
+    from leastwise.data import load
+
+    with report.steps(console, "examining images") as watch:
+        return load(spec, split, watch)

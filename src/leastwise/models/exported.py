@@ -1,0 +1,75 @@
+"""Programs written by `torch.export.save` (`.pt2`). Reading one may unpickle, so it needs the user's trust."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.export import ExportedProgram
+
+from leastwise.models.foreign import Loaded, check_images, check_outputs, first_line, quietly
+from leastwise.models.layout import Shape
+from leastwise.store import sha256
+from leastwise.types import Images
+
+
+class Exported(nn.Module):
+    """An exported graph, shielded from train() and eval(), which it refuses: its mode was fixed by the export."""
+
+    def __init__(self, graph: nn.Module, content: str = "") -> None:
+        super().__init__()
+        self.graph = graph
+        self.content = content  # hash of the file it came from; part of the digest like any plain setting
+
+    def forward(self, x: Images) -> Any:
+        return self.graph(x)
+
+    def train(self, mode: bool = True) -> "Exported":
+        self.training = mode
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Exported":
+        with quietly():  # torch warns about its own tree specifications when it copies them
+            return Exported(copy.deepcopy(self.graph, memo), self.content)
+
+
+def shielded(net: Any) -> Any:
+    """Exported programs and their graphs as modules that have an evaluation mode; anything else unchanged."""
+    if isinstance(net, ExportedProgram):
+        return Exported(net.module())
+    # torch.export replaces `train` on the instance by a method that raises.
+    if isinstance(net, torch.fx.GraphModule) and "train" in vars(net):
+        return Exported(net)
+    return net
+
+
+def load_exported(path: Path, shape: Shape, k: int, trust: bool) -> Loaded:
+    if not trust:
+        raise ValueError(f"loading {path} can run code that is inside it: add --trust if you trust where it comes from")
+    try:
+        with quietly():
+            program = torch.export.load(path)
+    except Exception as error:
+        raise ValueError(
+            f"{path} is not an exported program ({first_line(error)}): write it with torch.export.save"
+        ) from None
+    check_program(path, program, shape, k)
+    return Loaded(Exported(program.module(), sha256(path.read_bytes())))
+
+
+def check_program(path: Path, program: ExportedProgram, shape: Shape, k: int) -> None:
+    sizes: dict[str, Any] = {n.name: getattr(n.meta.get("val"), "shape", None) for n in program.graph.nodes}
+    inputs, outputs = program.graph_signature.user_inputs, program.graph_signature.user_outputs
+    if len(inputs) != 1 or sizes.get(str(inputs[0])) is None:
+        raise ValueError(f"{path} takes {len(inputs)} inputs, but a classifier takes one batch of images: export it so")
+    takes = sizes[str(inputs[0])]
+    check_images(path, takes, shape)
+    if isinstance(takes[0], int):
+        raise ValueError(
+            f"{path} was exported for batches of exactly {takes[0]}, but attacks need any number: export it with "
+            "torch.export.export(model, (x,), dynamic_shapes=({0: torch.export.Dim('b')},)), x holding several images"
+        )
+    gives = sizes.get(str(outputs[0])) if len(outputs) == 1 else None
+    if gives is not None and len(gives) == 2 and isinstance(gives[1], int):
+        check_outputs(path, gives[1], k)

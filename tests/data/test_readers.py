@@ -1,0 +1,435 @@
+"""Tiny files in each official format, written here and read back; damaged, renamed and hostile ones are refused."""
+
+import gzip
+import json
+import os
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy.io import savemat
+
+from leastwise.data import Dataset, load, read_groups
+from leastwise.data.arrays import ChannelsLast, member, read_npy, read_npz
+from leastwise.data.cifar import read_cifar10, read_cifar10_c, read_cifar100
+from leastwise.data.classes import CIFAR10, CIFAR10_GROUPS, CIFAR100, CIFAR100_GROUPS, DIGITS, STL10, STL10_GROUPS
+from leastwise.data.huggingface import read_huggingface
+from leastwise.data.idx import read_idx, read_idx_set
+from leastwise.data.imagenet import read_imagenet, read_tiny_imagenet
+from leastwise.data.plain_pickle import read_plain_pickle
+from leastwise.data.stl10 import read_stl10
+from leastwise.data.svhn import read_svhn
+
+RNG = np.random.default_rng(0)
+
+# methods.md §0.1, written out once more: the coarse class of each fine class.
+FINE_TO_COARSE = [
+    *(4, 1, 14, 8, 0, 6, 7, 7, 18, 3, 3, 14, 9, 18, 7, 11, 3, 9, 7, 11, 6, 11, 5, 10, 7, 6, 13, 15, 3, 15),
+    *(0, 11, 1, 10, 12, 14, 16, 9, 11, 5, 5, 19, 8, 8, 15, 13, 14, 17, 18, 10, 16, 4, 17, 4, 2, 0, 17, 4, 18, 17),
+    *(10, 3, 2, 12, 12, 16, 12, 1, 9, 19, 2, 10, 0, 1, 16, 12, 9, 13, 15, 13, 16, 19, 2, 4, 6, 19, 5, 5, 8, 19),
+    *(18, 1, 2, 15, 6, 0, 17, 8, 14, 13),
+]
+
+
+def pixels(*shape: int) -> np.ndarray:
+    return RNG.integers(0, 256, shape, dtype=np.uint8)
+
+
+def all_pixels(data: Dataset) -> np.ndarray:
+    return np.asarray(data.images[data.rows])
+
+
+# idx
+
+
+def write_idx(path: Path, array: np.ndarray) -> None:
+    head = bytes((0, 0, 8, array.ndim)) + b"".join(n.to_bytes(4, "big") for n in array.shape)
+    content = head + array.tobytes()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_idx_reads_back(tmp_path: Path, suffix: str) -> None:
+    images, labels = pixels(7, 28, 28), np.array([3, 1, 4, 1, 5, 9, 2], np.uint8)
+    write_idx(tmp_path / f"t10k-images-idx3-ubyte{suffix}", images)
+    write_idx(tmp_path / f"t10k-labels-idx1-ubyte{suffix}", labels)
+    data = read_idx_set(tmp_path, "test", DIGITS)
+    assert np.array_equal(all_pixels(data)[:, 0], images)
+    assert data.labels.tolist() == labels.tolist() and data.names == DIGITS
+
+
+def test_idx_refuses_what_is_cut_off_or_something_else(tmp_path: Path) -> None:
+    path = tmp_path / "t10k-images-idx3-ubyte"
+    write_idx(path, pixels(5, 28, 28))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-100])
+    with pytest.raises(ValueError, match=r"cut off .* 3,920 values .* but 3,820 bytes follow"):
+        read_idx(path)
+    path.write_bytes(b"<html>no such page</html>")
+    with pytest.raises(ValueError, match="is not an idx file of bytes"):
+        read_idx(path)
+    zipped = tmp_path / "t10k-images-idx3-ubyte.gz"
+    zipped.write_bytes(gzip.compress(whole)[:-20])
+    with pytest.raises(ValueError, match="cannot be unpacked"):
+        read_idx(zipped)
+    zipped.write_bytes(whole)  # a plain file renamed
+    with pytest.raises(ValueError, match="cannot be unpacked"):
+        read_idx(zipped)
+
+
+# CIFAR
+
+
+def test_cifar10_binary_reads_back(tmp_path: Path) -> None:
+    images, labels = pixels(10, 3, 32, 32), np.arange(10, dtype=np.uint8)
+    records = np.concatenate([labels[:, None], images.reshape(10, -1)], axis=1)
+    for batch in range(5):
+        (tmp_path / f"data_batch_{batch + 1}.bin").write_bytes(records[2 * batch : 2 * batch + 2].tobytes())
+    (tmp_path / "test_batch.bin").write_bytes(records.tobytes())
+    for split in ("train", "test"):
+        data = read_cifar10(tmp_path, split)
+        assert np.array_equal(all_pixels(data), images) and data.labels.tolist() == labels.tolist()
+        assert data.names == CIFAR10 and data.groups == CIFAR10_GROUPS
+
+
+def write_python(path: Path, images: np.ndarray, **labels: list[int]) -> None:
+    content: dict[bytes, object] = {b"data": images.reshape(len(images), -1), b"batch_label": b"a batch"}
+    path.write_bytes(pickle.dumps(content | {key.encode(): value for key, value in labels.items()}, protocol=2))
+
+
+def test_cifar_python_archives_read_back(tmp_path: Path) -> None:
+    images = pixels(4, 3, 32, 32)
+    write_python(tmp_path / "test_batch", images, labels=[3, 8, 8, 0])
+    data = read_cifar10(tmp_path, "test")
+    assert np.array_equal(all_pixels(data), images) and data.labels.tolist() == [3, 8, 8, 0]
+    write_python(tmp_path / "test", images, fine_labels=[49, 33, 72, 51], coarse_labels=[10, 10, 0, 4])
+    data = read_cifar100(tmp_path, "test")
+    assert np.array_equal(all_pixels(data), images) and data.labels.tolist() == [49, 33, 72, 51]
+    assert data.names == CIFAR100 and data.groups == CIFAR100_GROUPS
+
+
+def test_cifar_python_as_python_2_wrote_it(tmp_path: Path) -> None:
+    """The official files name numpy's functions as they were called in 2009."""
+    content = pickle.dumps({b"data": pixels(2, 3072), b"labels": [1, 2]}, protocol=2)
+    assert b"numpy._core.multiarray" in content or b"numpy.core.multiarray" in content
+    (tmp_path / "test_batch").write_bytes(content.replace(b"numpy._core.multiarray", b"numpy.core.multiarray"))
+    assert read_cifar10(tmp_path, "test").labels.tolist() == [1, 2]
+
+
+def test_cifar100_binary_reads_back(tmp_path: Path) -> None:
+    images, fine = pixels(3, 3, 32, 32), np.array([49, 33, 72], np.uint8)
+    coarse = np.array([FINE_TO_COARSE[c] for c in fine], np.uint8)
+    records = np.concatenate([coarse[:, None], fine[:, None], images.reshape(3, -1)], axis=1)
+    (tmp_path / "test.bin").write_bytes(records.tobytes())
+    data = read_cifar100(tmp_path, "test")
+    assert np.array_equal(all_pixels(data), images) and data.labels.tolist() == [49, 33, 72]
+
+
+def test_cifar10_sheets_read_back(tmp_path: Path) -> None:
+    images = pixels(6, 3, 32, 32)
+    Image.fromarray(images.transpose(0, 2, 3, 1).reshape(6, 1024, 3)).save(tmp_path / "test_batch.png")
+    (tmp_path / "test_lables.json").write_text(json.dumps([3, 8, 8, 0, 6, 6]))
+    data = read_cifar10(tmp_path, "test")
+    assert np.array_equal(all_pixels(data), images) and data.labels.tolist() == [3, 8, 8, 0, 6, 6]
+
+
+def test_cut_off_cifar_files_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "test_batch.bin").write_bytes(bytes(3073 + 100))
+    with pytest.raises(ValueError, match="not whole records of 3,073"):
+        read_cifar10(tmp_path, "test")
+    (tmp_path / "test_batch.bin").unlink()
+    write_python(tmp_path / "test_batch", pixels(4, 3, 32, 32), labels=[0, 1, 2, 3])
+    (tmp_path / "test_batch").write_bytes((tmp_path / "test_batch").read_bytes()[:-2000])
+    with pytest.raises(ValueError, match="not a plain pickle of arrays"):
+        read_cifar10(tmp_path, "test")
+    write_python(tmp_path / "test_batch", pixels(4, 3, 32, 32), labels=[0, 1, 2])
+    with pytest.raises(ValueError, match="one integer in labels per image"):
+        read_cifar10(tmp_path, "test")
+    (tmp_path / "test_batch").unlink()
+    Image.fromarray(pixels(6, 1024, 3)).save(tmp_path / "test_batch.png")
+    whole = (tmp_path / "test_batch.png").read_bytes()
+    (tmp_path / "test_batch.png").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises((ValueError, OSError)):
+        read_cifar10(tmp_path, "test")
+
+
+class Payload:
+    """Unpickling it with Python's own loader would create the file."""
+
+    def __init__(self, made: Path) -> None:
+        self.made = made
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, (str(self.made),)
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+def test_a_hostile_pickle_runs_nothing(tmp_path: Path, protocol: int) -> None:
+    made = tmp_path / "owned"
+    hostile = {b"data": Payload(made), b"labels": [1]}
+    (tmp_path / "test_batch").write_bytes(pickle.dumps(hostile, protocol=protocol))
+    with pytest.raises(ValueError, match=r"asks for posix\.mkdir, which is code.*nothing in it was run"):
+        read_cifar10(tmp_path, "test")
+    assert not made.exists()
+    pickle.loads((tmp_path / "test_batch").read_bytes())  # the payload is real
+    assert made.exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["builtins eval", "builtins getattr", "numpy.testing runstring", "numpy load", "os system"]
+)
+def test_no_other_function_can_be_named(tmp_path: Path, name: str) -> None:
+    module, function = name.split()
+    (tmp_path / "p").write_bytes(f"c{module}\n{function}\n(S'x'\ntR.".encode())
+    with pytest.raises(ValueError, match="which is code"):
+        read_plain_pickle(tmp_path / "p")
+
+
+def test_cifar10_c_blocks_are_severities(tmp_path: Path) -> None:
+    images, labels = pixels(15, 32, 32, 3), np.tile(np.array([3, 8, 8], np.uint8), 5)
+    np.save(tmp_path / "fog.npy", images)
+    np.save(tmp_path / "labels.npy", labels)
+    data = read_cifar10_c(tmp_path, "fog-4")
+    assert np.array_equal(all_pixels(data), images[9:12].transpose(0, 3, 1, 2))
+    assert data.ids.tolist() == [0, 1, 2]  # those of the clean test images
+    assert isinstance(data.images, ChannelsLast) and isinstance(data.images.array, np.memmap)
+
+
+def test_g5_cifar100_superclasses() -> None:
+    assert all(len(classes) == 5 for _, classes in CIFAR100_GROUPS)
+    coarse = {c: index for index, (_, classes) in enumerate(CIFAR100_GROUPS) for c in classes}
+    assert [coarse[c] for c in range(100)] == FINE_TO_COARSE
+    named = {"chair": 20, "fox": 34, "apple": 0, "worm": 99, "lawn_mower": 41, "sweet_pepper": 83}
+    assert {name: CIFAR100.index(name) for name in named} == named
+
+
+def test_groups_of_tian() -> None:
+    assert [CIFAR10[c] for c in dict(CIFAR10_GROUPS)["transportation"]] == ["airplane", "automobile", "ship", "truck"]
+    assert [STL10[c] for c in dict(STL10_GROUPS)["transportation"]] == ["airplane", "car", "ship", "truck"]
+    assert len(dict(STL10_GROUPS)["animals"]) == 6
+
+
+def test_g5_groups_of_the_real_cifar100(test_data: Path) -> None:
+    data = load(str(test_data / "cifar100_test.npz"))
+    assert data.names == CIFAR100
+    assert [classes for _, classes in data.groups] == [classes for _, classes in CIFAR100_GROUPS]
+    assert data.counts.tolist() == [100] * 100
+
+
+# SVHN, STL-10
+
+
+def test_svhn_calls_ten_zero(tmp_path: Path) -> None:
+    images = pixels(4, 3, 32, 32)
+    savemat(
+        tmp_path / "test_32x32.mat",
+        {"X": images.transpose(2, 3, 1, 0), "y": np.array([[10], [1], [10], [9]], np.uint8)},
+    )
+    data = read_svhn(tmp_path, "test")
+    assert np.array_equal(all_pixels(data), images)
+    assert data.labels.tolist() == [0, 1, 0, 9] and data.counts.tolist() == [2, 1, 0, 0, 0, 0, 0, 0, 0, 1]
+
+
+def test_a_damaged_mat_is_refused(tmp_path: Path) -> None:
+    savemat(tmp_path / "test_32x32.mat", {"X": pixels(32, 32, 3, 2), "y": np.array([[1], [2]])})
+    whole = (tmp_path / "test_32x32.mat").read_bytes()
+    (tmp_path / "test_32x32.mat").write_bytes(whole[:500])
+    with pytest.raises(ValueError, match="not a whole MATLAB file"):
+        read_svhn(tmp_path, "test")
+    savemat(tmp_path / "test_32x32.mat", {"Z": pixels(2, 2)})
+    with pytest.raises(ValueError, match="not a whole MATLAB file"):
+        read_svhn(tmp_path, "test")
+
+
+def test_stl10_reads_back(tmp_path: Path) -> None:
+    images = pixels(3, 3, 96, 96)
+    (tmp_path / "test_X.bin").write_bytes(np.ascontiguousarray(images.transpose(0, 1, 3, 2)).tobytes())  # by columns
+    (tmp_path / "test_y.bin").write_bytes(bytes((1, 10, 4)))
+    data = read_stl10(tmp_path, "test")
+    assert np.array_equal(all_pixels(data), images)
+    assert data.labels.tolist() == [0, 9, 3] and data.names[7] == "monkey" and data.groups == STL10_GROUPS
+    (tmp_path / "test_X.bin").write_bytes(bytes(1000))
+    with pytest.raises(ValueError, match="cut off"):
+        read_stl10(tmp_path, "test")
+
+
+# arrays
+
+
+def test_npz_stored_is_mapped_and_compressed_is_read(tmp_path: Path) -> None:
+    images, labels = pixels(500, 3, 32, 32), np.arange(500) % 4
+    np.savez(tmp_path / "stored.npz", images=images, labels=labels)
+    np.savez_compressed(tmp_path / "packed.npz", images=images, labels=labels)
+    stored, packed = (load(str(tmp_path / name)) for name in ("stored.npz", "packed.npz"))
+    assert isinstance(member(tmp_path / "stored.npz", "images"), np.memmap)
+    assert np.array_equal(all_pixels(stored), images) and np.array_equal(all_pixels(packed), images)
+    assert stored.digest() == packed.digest()
+
+
+def test_npz_of_objects_runs_nothing(tmp_path: Path) -> None:
+    made = tmp_path / "owned"
+    array = np.empty(1, dtype=object)
+    array[0] = Payload(made)
+    np.savez(tmp_path / "x.npz", images=pixels(1, 3, 4, 4), labels=array)
+    with pytest.raises(ValueError, match=r"not a readable \.npz of plain arrays"):
+        read_npz(tmp_path / "x.npz")
+    np.save(tmp_path / "images.npy", array, allow_pickle=True)
+    np.save(tmp_path / "labels.npy", np.array([0]))
+    with pytest.raises(ValueError, match=r"not a readable \.npy of plain numbers"):
+        read_npy(tmp_path / "images.npy")
+    assert not made.exists()
+
+
+def test_npz_that_is_cut_off(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", images=pixels(9, 3, 8, 8), labels=np.arange(9))
+    whole = (tmp_path / "x.npz").read_bytes()
+    (tmp_path / "x.npz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match=r"not a readable \.npz"):
+        load(str(tmp_path / "x.npz"))
+
+
+@pytest.mark.parametrize("name", ["images.npy", "test_images.npy"])
+def test_npy_with_labels_beside_it(tmp_path: Path, name: str) -> None:
+    images = pixels(6, 9, 7, 3)
+    np.save(tmp_path / name, images)
+    with pytest.raises(ValueError, match="needs its labels beside it"):
+        load(str(tmp_path / name))
+    np.save(tmp_path / name.replace("images", "labels"), np.array([0, 1, 2, 0, 1, 2]))
+    (tmp_path / "names.txt").write_text("ant\nbee\n\ncow\n")
+    data = load(str(tmp_path / name))
+    assert np.array_equal(all_pixels(data), images.transpose(0, 3, 1, 2)) and data.names == ("ant", "bee", "cow")
+    with pytest.raises(ValueError, match="only image files are cut to a size"):
+        load(f"{tmp_path / name}@64")
+
+
+# ImageNet folders
+
+
+def save_image(path: Path, size: tuple[int, int], colour: tuple[int, int, int] | int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("L" if isinstance(colour, int) else "RGB", size, colour).save(path)
+
+
+def test_tiny_imagenet(tmp_path: Path) -> None:
+    (tmp_path / "wnids.txt").write_text("n02\nn01\n")
+    (tmp_path / "words.txt").write_text("n01\tgoldfish, Carassius auratus\nn02\ttailed frog\nn03\tunused\n")
+    save_image(tmp_path / "train/n01/images/n01_0.png", (64, 64), (255, 0, 0))
+    save_image(tmp_path / "train/n02/images/n02_0.png", (64, 64), (0, 0, 255))
+    save_image(tmp_path / "val/images/val_0.png", (64, 64), (0, 0, 255))
+    save_image(tmp_path / "val/images/val_1.png", (64, 64), 200)
+    (tmp_path / "val/val_annotations.txt").write_text("val_0.png\tn02\t0\t0\t62\t62\nval_1.png\tn01\t0\t0\t9\t9\n")
+    train, val = (read_tiny_imagenet(tmp_path, split) for split in ("train", "val"))
+    assert train.names == val.names == ("goldfish", "tailed frog")  # in the order of the ids
+    assert train.labels.tolist() == [0, 1] and val.labels.tolist() == [1, 0]
+    assert all_pixels(train)[0, :, 5, 5].tolist() == [255, 0, 0] and val.shape == (3, 64, 64)
+    assert all_pixels(val)[1, :, 5, 5].tolist() == [200, 200, 200]
+
+
+def devkit(folder: Path) -> None:
+    data = folder / "ILSVRC2012_devkit_t12" / "data"
+    data.mkdir(parents=True)
+    kinds = [("ILSVRC2012_ID", object), ("WNID", object), ("words", object)]
+    synsets = np.array([(1, "n02", "frog"), (2, "n01", "fish"), (3, "n03", "animal")], dtype=kinds)
+    savemat(data / "meta.mat", {"synsets": synsets})
+    (data / "ILSVRC2012_validation_ground_truth.txt").write_text("2\n1\n2\n")
+
+
+def kaggle(folder: Path) -> None:
+    rows = ["n01 1 2 3 4 ", "n02 1 2 3 4 n02 5 6 7 8 ", "n01 1 1 2 2 "]
+    lines = [f"ILSVRC2012_val_{n:08d},{row}" for n, row in enumerate(rows, start=1)]
+    (folder / "LOC_val_solution.csv").write_text("ImageId,PredictionString\n" + "\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize("annotate", [devkit, kaggle])
+def test_imagenet_with_a_flat_validation_folder(tmp_path: Path, annotate: object) -> None:
+    for n in (1, 2, 3):
+        save_image(tmp_path / f"val/ILSVRC2012_val_{n:08d}.JPEG", (300 + n, 260), (40 * n, 0, 0))
+    with pytest.raises(ValueError, match="images without class folders"):
+        read_imagenet(tmp_path, "val")
+    assert callable(annotate)
+    annotate(tmp_path)
+    data = read_imagenet(tmp_path, "val")
+    assert data.labels.tolist() == [0, 1, 0] and data.shape == (3, 224, 224) and data.k == 2
+
+
+def test_imagenet_with_class_folders_and_another_size(tmp_path: Path) -> None:
+    save_image(tmp_path / "val/n01/a.JPEG", (500, 333), (9, 90, 200))
+    save_image(tmp_path / "val/n02/b.JPEG", (333, 500), (9, 90, 200))
+    data = read_imagenet(tmp_path, "val", 299)
+    assert data.names == ("n01", "n02") and data.shape == (3, 299, 299) and data.labels.tolist() == [0, 1]
+
+
+def test_resize_and_centre_crop_against_pil(tmp_path: Path) -> None:
+    """The shorter side becomes 256, then the middle 224 x 224: the convention of the public ImageNet networks."""
+    image = Image.fromarray(pixels(300, 450, 3))
+    (tmp_path / "val/n01").mkdir(parents=True)
+    image.save(tmp_path / "val/n01/a.png")
+    expected = image.resize((384, 256), Image.Resampling.BILINEAR).crop((80, 16, 304, 240))
+    assert np.array_equal(all_pixels(read_imagenet(tmp_path, "val"))[0], np.asarray(expected).transpose(2, 0, 1))
+
+
+# Hugging Face
+
+
+def write_huggingface(folder: Path, images: np.ndarray, labels: list[int], names: list[str]) -> None:
+    """What `datasets.Dataset.save_to_disk` leaves behind, as far as it matters."""
+    import io
+
+    pyarrow = pytest.importorskip("pyarrow", reason="reading Hugging Face data sets needs the extra hf")
+    folder.mkdir(parents=True)
+    encoded = []
+    for image in images:
+        buffer = io.BytesIO()
+        Image.fromarray(image.transpose(1, 2, 0)).save(buffer, "PNG")
+        encoded.append({"bytes": buffer.getvalue(), "path": None})
+    kind = pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])
+    table = pyarrow.table({"image": pyarrow.array(encoded, kind), "label": pyarrow.array(labels, pyarrow.int64())})
+    with pyarrow.OSFile(str(folder / "data-00000-of-00001.arrow"), "wb") as file:
+        with pyarrow.ipc.new_stream(file, table.schema) as writer:
+            writer.write_table(table)
+    features = {"image": {"_type": "Image"}, "label": {"names": names, "_type": "ClassLabel"}}
+    (folder / "dataset_info.json").write_text(json.dumps({"features": features}))
+    (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}))
+
+
+def test_huggingface_reads_back(tmp_path: Path) -> None:
+    images = pixels(5, 3, 12, 10)
+    write_huggingface(tmp_path / "set/test", images, [2, 0, 1, 2, 2], ["ant", "bee", "cow"])
+    (tmp_path / "set/dataset_dict.json").write_text(json.dumps({"splits": ["test"]}))
+    data = load(str(tmp_path / "set"))
+    assert np.array_equal(all_pixels(data), images) and data.labels.tolist() == [2, 0, 1, 2, 2]
+    assert data.names == ("ant", "bee", "cow")
+    with pytest.raises(ValueError, match="has no split 'train': choose test"):
+        read_huggingface(tmp_path / "set", "train")
+    assert load(f"{tmp_path / 'set'}@8").shape == (3, 8, 8)
+
+
+def test_huggingface_that_is_cut_off(tmp_path: Path) -> None:
+    write_huggingface(tmp_path / "set", pixels(5, 3, 12, 10), [0] * 5, ["ant", "bee"])
+    arrow = tmp_path / "set/data-00000-of-00001.arrow"
+    arrow.write_bytes(arrow.read_bytes()[:200])
+    with pytest.raises(ValueError, match="not a whole data set"):
+        load(str(tmp_path / "set"))
+
+
+# groups
+
+
+def test_groups_from_a_text_file(tmp_path: Path, unbalanced: Dataset) -> None:
+    path = tmp_path / "groups.txt"
+    path.write_text("# by legs\nsix legs: ant, bee\n\nfour legs : cow, 3 , elk  # by index too\n")
+    groups = read_groups(path, unbalanced.names)
+    assert groups == (("six legs", (0, 1)), ("four legs", (2, 3, 4)))
+    assert unbalanced.grouped(groups).only(["bee"]).groups == groups
+    for text, complaint in (
+        ("six legs ant", "line 1: write `group: class"),
+        ("six legs: ant, fly", "a class 'fly' that the data does not have"),
+        ("# nothing", "names no group"),
+    ):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=complaint):
+            read_groups(path, unbalanced.names)
+    with pytest.raises(ValueError, match="one group only"):
+        unbalanced.grouped((("a", (0, 1)), ("b", (1, 2))))
