@@ -10,7 +10,7 @@ INPUTS := pyproject.toml constraints.txt
 # One thread per worker: two on a busy machine can be many times slower than one.
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
 
-.PHONY: help setup demo test test-slow check bench docs clean
+.PHONY: help setup demo test test-slow check bench bench-prepare docs clean
 
 help:
 	@echo "make setup   create .venv with what a user needs"
@@ -18,6 +18,7 @@ help:
 	@echo "make test    all tests but the slow ones (make test-slow runs those)"
 	@echo "make check   format, lint, types, layers and the fast tests"
 	@echo "make bench   speed against other libraries, as ratios"
+	@echo "make bench-prepare   step time of given and prepared networks"
 	@echo "make docs    build the guide into site/"
 	@echo "make clean   remove what these commands made"
 
@@ -55,6 +56,9 @@ check: $(STAMP)-check
 bench: $(STAMP)-bench
 	$(BIN)/python benchmarks/parts.py
 	$(BIN)/python benchmarks/attacks.py
+
+bench-prepare: $(STAMP)-bench
+	$(BIN)/python benchmarks/prepare.py
 
 docs: $(STAMP)-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict

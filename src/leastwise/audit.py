@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from leastwise.attacks import Attack, Clean
+from leastwise.attacks import Attack, Clean, Outcome
 from leastwise.data import Batch, Dataset
 from leastwise.evidence import Evidence, Record, join, record
 from leastwise.frame import Tally
@@ -16,7 +16,7 @@ from leastwise.models import Classifier, inference, preflight, wrap
 from leastwise.models.prepare import ORIGINAL, Form, Prepared, in_form, prepare
 from leastwise.noise import Noise
 from leastwise.recipe import canonical, key
-from leastwise.types import Labels, Logits
+from leastwise.types import Images, Labels, Logits
 
 BATCH_SIZE = 200
 PREFLIGHT_IMAGES = 100
@@ -101,24 +101,36 @@ class Auditor:
         attack: Attack,
         data: Dataset,
         order: "np.ndarray",
-        attacked: Classifier,
+        crafted_on: Classifier,
         watch: Callable[[int, Tally], None],
     ) -> Iterator[Record]:
         """The records of one condition, batch by batch; `watch` hears how many examples are done."""
         so_far = Tally.empty(data.k)
         for batch in data.batches(self.batch_size, order):
             x, y, ids = Batch(*(part.to(self.device) for part in batch))
-            # One purpose for all conditions: common random numbers make their differences less noisy.
-            outcome = attack.run(attacked, x, y, Noise(self.recipe.seed, ids, "/audit"))
-            if not bool(attack.allows(x, outcome.x_adv).all()):
-                raise RuntimeError(f"{name} left its threat model: this is a fault of the attack, not of your model")
-            # The model as given predicts afresh at the points the attack returned: what is reported was re-checked.
-            with torch.no_grad():
-                z = self.model(outcome.x_adv)
+            z, outcome = self.attacked(name, attack, x, y, ids, crafted_on)
             check_finite(z, ids, name)
             so_far = so_far + Tally.count(y, z.argmax(dim=1) == y, data.k)
             yield record(z, y, x, outcome)
             watch(int(so_far.n.sum()), so_far)
+
+    def attacked(
+        self, name: str, attack: Attack, x: Images, y: Labels, ids: Labels, crafted_on: Classifier
+    ) -> tuple[Logits, Outcome]:
+        """The outcome, and the logits of the model as given at the points the attack returned.
+
+        It predicts there afresh: what is reported was re-checked.
+        """
+        if isinstance(attack, Clean):  # the check is the whole condition: one pass is enough
+            with torch.no_grad():
+                z = self.model(x)
+            return z, attack.seen(z, x, y)
+        # One purpose for all conditions: common random numbers make their differences less noisy.
+        outcome = attack.run(crafted_on, x, y, Noise(self.recipe.seed, ids, "/audit"))
+        if not bool(attack.allows(x, outcome.x_adv).all()):
+            raise RuntimeError(f"{name} left its threat model: this is a fault of the attack, not of your model")
+        with torch.no_grad():
+            return self.model(outcome.x_adv), outcome
 
 
 def auditor(

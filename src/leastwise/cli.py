@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output went away, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
-        complain("interrupted; `train` and `demo` go on where they stopped when the same command is given again")
+        complain("interrupted; `train`, `demo` and `data fetch` go on when the same command is given again")
         return INTERRUPTED
     except (ValueError, OSError) as error:
         if os.environ.get("LEASTWISE_TRACEBACK"):

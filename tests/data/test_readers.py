@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from scipy.io import savemat
 
-from leastwise.data import Dataset, load, read_groups
+from leastwise.data import Dataset, load, read_groups, save_npz
 from leastwise.data.arrays import ChannelsLast, member, read_npy, read_npz
 from leastwise.data.cifar import read_cifar10, read_cifar10_c, read_cifar100
 from leastwise.data.classes import CIFAR10, CIFAR10_GROUPS, CIFAR100, CIFAR100_GROUPS, DIGITS, STL10, STL10_GROUPS
@@ -266,6 +266,17 @@ def test_npz_stored_is_mapped_and_compressed_is_read(tmp_path: Path) -> None:
     assert isinstance(member(tmp_path / "stored.npz", "images"), np.memmap)
     assert np.array_equal(all_pixels(stored), images) and np.array_equal(all_pixels(packed), images)
     assert stored.digest() == packed.digest()
+
+
+def test_a_saved_set_reads_back(tmp_path: Path, unbalanced: Dataset) -> None:
+    save_npz(tmp_path / "new" / "set.npz", unbalanced.without("ant"))
+    data = load(str(tmp_path / "new" / "set.npz"))
+    assert data.digest() == unbalanced.without("ant").digest() and data.names == unbalanced.names
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["set.npz"]
+    large = Dataset.of(pixels(600, 3, 32, 32), np.arange(600) % 4)
+    save_npz(tmp_path / "large.npz", large)
+    assert isinstance(member(tmp_path / "large.npz", "images"), np.memmap)
+    assert load(str(tmp_path / "large.npz")).digest() == large.digest()
 
 
 def test_npz_of_objects_runs_nothing(tmp_path: Path) -> None:

@@ -158,6 +158,15 @@ def test_a_prepared_network_follows_training_without_being_rebuilt(name: str, fo
     assert {key: value.data_ptr() for key, value in made.copy.net.state_dict().items()} == held
 
 
+@pytest.mark.parametrize("name", ["small", "small+2d", "small+cosine", "resnet20+bin"])
+def test_features_of_a_prepared_network(name: str) -> None:
+    model = build(name, (3, 16, 16), K, seed=1).eval()
+    x = torch.rand(3, 3, 16, 16)
+    made = in_form(model, FOLDED, x).model
+    assert torch.allclose(made.features(x), model.features(x), atol=1e-5)
+    assert torch.allclose(made(x), model(x), atol=1e-5)
+
+
 def test_prepared_networks_are_frozen_and_in_evaluation_mode() -> None:
     model, x = unsettled("small")
     for form in FORMS.values():

@@ -6,35 +6,20 @@ import foolbox
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from leastwise.attacks import PGD, Clean
-from leastwise.audit import audit
+from leastwise.audit import audit, auditor
 from leastwise.balls import L2, Linf
 from leastwise.data import Dataset, load
-from leastwise.models import Classifier, build, read_torch, wrap
+from leastwise.models import Classifier, build, resolve
+from leastwise.models.prepare import FORMS, ORIGINAL
 from leastwise.noise import Noise
 from leastwise.train import Training, fit
+from tests.oracles.networks import CIFAR_MEAN, IMAGENET_MEAN, cifar_network, mnist_cnn
 
 # Accuracy in percent on the 10,000 MNIST test images: clean, and under PGD-20 at 0.3 (step eps/4, last iterate).
 MNIST_CLEAN, MNIST_PGD = 96.33, 79.54
 MNIST_PGD_CLASSES = (94.1, 94.2, 85.1, 78.3, 74.0, 69.1, 91.8, 85.1, 56.7, 63.9)
-
-
-def mnist_cnn(folder: Path) -> Classifier:
-    net = nn.Sequential(
-        nn.Conv2d(1, 16, 4, stride=2, padding=1),
-        nn.ReLU(),
-        nn.Conv2d(16, 32, 4, stride=2, padding=1),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(1568, 100),
-        nn.ReLU(),
-        nn.Linear(100, 10),
-    )
-    content = read_torch(folder / "nets" / "mnist_cnn_a_adv.model")
-    net.load_state_dict(content.get("state_dict", content))
-    return wrap(net, 10)
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +31,68 @@ def test_clean_accuracy_of_a_robust_mnist_network(test_data: Path, mnist: Datase
     frame = audit(mnist_cnn(test_data), mnist, (("clean", Clean()),)).frame()
     assert 100 * float(frame.overall) == pytest.approx(MNIST_CLEAN, abs=0.011)
     assert frame.n[0].tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]  # not balanced
+
+
+@pytest.fixture(scope="module")
+def cifar10() -> Dataset:
+    try:
+        return load("cifar10/test")
+    except ValueError as absent:
+        pytest.skip(f"needs the CIFAR-10 test set: {absent}")
+
+
+def clean_accuracy(model: Classifier, data: Dataset) -> float:
+    return 100 * float(audit(model, data, (("clean", Clean()),)).frame().overall)
+
+
+# Accuracy in percent on the 10,000 CIFAR-10 test images, measured elsewhere.
+CIFAR_CLEAN = {"cifar_resnet2b": 69.25, "cifar_wide_kw": 61.62, "salman_cifar_cnn_small_NOR": 78.60}
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("name", CIFAR_CLEAN)
+def test_clean_accuracy_of_cifar10_networks(test_data: Path, cifar10: Dataset, name: str) -> None:
+    assert clean_accuracy(cifar_network(test_data, name), cifar10) == pytest.approx(CIFAR_CLEAN[name], abs=0.011)
+
+
+@pytest.mark.medium
+def test_clean_accuracy_of_a_public_resnet20_checkpoint(test_data: Path, cifar10: Dataset) -> None:
+    path = str(test_data / "nets" / "akamaster_cifar10_resnet20.th")
+    model = resolve(path, cifar10.shape, cifar10.names, "resnet20", IMAGENET_MEAN, (0.229, 0.224, 0.225))
+    assert clean_accuracy(model, cifar10) == pytest.approx(91.7, abs=0.1)
+
+
+@pytest.mark.medium
+def test_clean_accuracy_of_a_public_cifar100_checkpoint(test_data: Path) -> None:
+    data = load(str(test_data / "cifar100_test.npz"))
+    path = str(test_data / "nets" / "chenyaofo_cifar100_resnet20.pth")
+    mean, std = (0.5070, 0.4865, 0.4409), (0.2673, 0.2564, 0.2761)
+    assert 68 <= clean_accuracy(resolve(path, data.shape, data.names, "resnet20-b", mean, std), data) <= 69.5
+
+
+@pytest.mark.medium
+def test_a_prepared_form_finds_the_same_weak_images(test_data: Path) -> None:
+    """The real ResNet-20 under PGD: verdicts of the folded network against those of the network as given."""
+    data = load(str(test_data / "cifar10_test_first2000.npz")).take(30)
+    path = str(test_data / "nets" / "akamaster_cifar10_resnet20.th")
+    model = resolve(path, data.shape, data.names, "resnet20", IMAGENET_MEAN, (0.229, 0.224, 0.225))
+    condition = (("pgd5", PGD(Linf(0.5 / 255), step=0.125 / 255, steps=5, keep="fooled")),)
+    forms = (ORIGINAL, FORMS["folded"], FORMS["folded-channels-last"])
+    given, *others = (audit(model, data, condition, form=form).correct("pgd5") for form in forms)
+    assert 0.2 < given.mean() < 0.8  # where verdicts could differ
+    for other in others:
+        assert (other != given).mean() < 0.01
+
+
+def test_the_right_class_order_and_normalisation_matter(test_data: Path) -> None:
+    """A swapped class order or a missing normalisation is seen before any attack is run."""
+    data = load(str(test_data / "cifar10_test_first2000.npz"))
+    turned = data.relabel({c: (c + 1) % 10 for c in range(10)})
+    model = cifar_network(test_data, "cifar_resnet2b")
+    assert model.mean == CIFAR_MEAN
+    assert auditor(model, data, (("clean", Clean()),)).warnings == ()
+    (warning,) = auditor(model, turned, (("clean", Clean()),)).warnings
+    assert "guess" in warning
 
 
 @pytest.mark.slow

@@ -114,5 +114,6 @@ def echo(console: Console, model: str, name: str, auditor: "Auditor", data: "Dat
     lines += [f"data   {name}: {len(data):,} images of {c}x{h}x{w}, {data.k} classes"]
     lines += [f"       {note}" for note in data.notes]
     lines += [f"attack {condition:{width}}  {attack}" for condition, attack in conditions]
+    lines += [f"warning: {warning}" for warning in auditor.warnings]
     for line in lines:
         report.say(console, line)

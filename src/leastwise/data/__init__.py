@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from leastwise.data.arrays import read_npy, read_npz
+from leastwise.data.arrays import read_npy, read_npz, save_npz
 from leastwise.data.classes import read_groups
 from leastwise.data.dataset import Batch, Dataset, Groups
 from leastwise.data.files import Watch, read_folder
@@ -12,7 +12,7 @@ from leastwise.data.offers import Source, read_source
 from leastwise.data.places import find
 from leastwise.data.sources import SOURCES
 
-__all__ = ["DEFAULT", "SOURCES", "Batch", "Dataset", "Groups", "Source", "load", "read_groups"]
+__all__ = ["DEFAULT", "SOURCES", "Batch", "Dataset", "Groups", "Source", "load", "read_groups", "save_npz"]
 
 DEFAULT = "fashion-mini"
 STAND_INS = {

@@ -14,6 +14,7 @@ from jaxtyping import Int, Integer, UInt8
 from leastwise.data.dataset import Dataset, Groups, ImageRows
 
 UNREADABLE = (ValueError, OSError, EOFError, TypeError, KeyError, NotImplementedError, zipfile.BadZipFile)
+SAVED_AT_ONCE = 256  # images
 LOCAL_HEADER = 30  # bytes before the name in a zip entry's own header
 
 
@@ -119,3 +120,23 @@ def channels_first(images: np.ndarray) -> ImageRows:
     if images.ndim == 4 and images.dtype == np.uint8 and images.shape[1] not in (1, 3) and images.shape[3] in (1, 3):
         return ChannelsLast(images)
     return images
+
+
+def save_npz(path: Path, data: Dataset) -> None:
+    """Write the examples, names and ids as an archive that `load` maps into memory; some rows at a time."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.part")
+    head = {"descr": "|u1", "fortran_order": False, "shape": (len(data), *data.shape)}
+    try:
+        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
+            with archive.open("images.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array_header_1_0(file, head)
+                for start in range(0, len(data), SAVED_AT_ONCE):
+                    rows = data.rows[start : start + SAVED_AT_ONCE]
+                    file.write(np.ascontiguousarray(data.images[rows]).tobytes())
+            for name, values in (("labels", data.labels), ("names", np.array(data.names)), ("ids", data.ids)):
+                with archive.open(f"{name}.npy", "w") as file:
+                    np.lib.format.write_array(file, values, allow_pickle=False)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

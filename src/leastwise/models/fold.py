@@ -91,8 +91,16 @@ def fold(net: nn.Module, x: Images) -> Copy:
     return fold_by_order(net, x)
 
 
+class Tracer(fx.Tracer):
+    """Heads stay whole, so that a folded copy still knows what its features are."""
+
+    def is_leaf_module(self, module: nn.Module, name: str) -> bool:
+        return getattr(module, "is_head", False) or super().is_leaf_module(module, name)
+
+
 def fold_graph(net: nn.Module) -> Copy:
-    traced = fx.symbolic_trace(frozen(copy.deepcopy(net)))
+    twin = frozen(copy.deepcopy(net))
+    traced = fx.GraphModule(twin, Tracer().trace(twin))
     modules = dict(traced.named_modules())
     calls = Counter(str(node.target) for node in traced.graph.nodes if node.op == "call_module")
     folds = []

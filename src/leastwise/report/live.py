@@ -21,7 +21,6 @@ from leastwise import train
 from leastwise.audit import Ready
 from leastwise.engine import Event
 from leastwise.frame import Tally
-from leastwise.models.prepare import ORIGINAL
 from leastwise.objectives import Epoch
 from leastwise.report.table import percent, say
 
@@ -41,8 +40,7 @@ def progress(console: Console, label: str, names: Sequence[str]) -> Iterator[Cal
             if isinstance(event, Epoch):
                 say(console, f"{label}: {epoch_text(event, names)}")
             elif isinstance(event, Ready):
-                if event.prepared.form != ORIGINAL:
-                    say(console, f"{label}: attacks use the model {event.prepared}")
+                say(console, f"{label}: attacks use the model {event.prepared}")
             elif isinstance(event, train.Step):
                 show(event.fraction, f"epoch {event.epoch}")
             else:

@@ -1,0 +1,74 @@
+"""Networks that others trained, as a user would write them down to audit them."""
+
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from leastwise.models import Classifier, read_torch, wrap
+
+
+def convolutional(channels: int, inside: int) -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(channels, 16, 4, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(16, 32, 4, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(inside, 100),
+        nn.ReLU(),
+        nn.Linear(100, 10),
+    )
+
+
+class Block(nn.Module):
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, padding=1)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1)
+        self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride)) if stride > 1 else nn.Sequential()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.conv2(self.conv1(x).relu()) + self.shortcut(x)).relu()
+
+
+class ResNet2b(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 8, 3, stride=2, padding=1)
+        self.layer1 = nn.Sequential(Block(8, 16, 2), Block(16, 16, 1))
+        self.linear1, self.linear2 = nn.Linear(1024, 100), nn.Linear(100, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear2(self.linear1(self.layer1(self.conv1(x).relu()).flatten(1)).relu())
+
+
+def state(path: Path) -> dict[str, Any]:
+    content = read_torch(path)
+    held = content.get("state_dict", content)
+    return held[0] if isinstance(held, list) else held
+
+
+def mnist_cnn(folder: Path) -> Classifier:
+    return loaded(convolutional(1, 1568), folder / "nets" / "mnist_cnn_a_adv.model", (), ())
+
+
+def loaded(net: nn.Module, path: Path, mean: tuple[float, ...], std: tuple[float, ...]) -> Classifier:
+    net.load_state_dict(state(path))
+    return wrap(net, 10, mean, std)
+
+
+CIFAR_MEAN = (0.4914, 0.4822, 0.4465)
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+
+
+def cifar_network(folder: Path, name: str) -> Classifier:
+    nets = folder / "nets"
+    match name:
+        case "cifar_resnet2b":
+            return loaded(ResNet2b(), nets / f"{name}.pth", CIFAR_MEAN, (0.2471, 0.2435, 0.2616))
+        case "cifar_wide_kw":
+            return loaded(convolutional(3, 2048), nets / f"{name}.pth", IMAGENET_MEAN, (0.225, 0.225, 0.225))
+        case "salman_cifar_cnn_small_NOR":
+            return loaded(convolutional(3, 2048), nets / f"{name}.pth", CIFAR_MEAN, (0.2023, 0.1994, 0.2010))
+    raise AssertionError(name)
