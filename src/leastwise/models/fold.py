@@ -7,6 +7,7 @@ The network given is never changed: a copy is.
 """
 
 import copy
+import operator
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ import torch
 from jaxtyping import Float
 from jaxtyping import config as shape_checks
 from torch import Tensor, fx, nn
+from torch.nn import functional as F
 
 from leastwise.types import Images
 
@@ -119,9 +121,29 @@ def fold_graph(net: nn.Module) -> Copy:
         folds.append((layer, norm))
     traced.delete_all_unused_submodules()
     alone = set_alone(traced)
+    rectify_in_place(traced)
     traced.graph.lint()
     traced.recompile()
     return Copy(frozen(traced), net, tuple(folds), alone)
+
+
+def rectify_in_place(traced: fx.GraphModule) -> None:
+    """ReLU overwrites its input where nothing else needs it: less memory to walk through, a few percent of the time.
+
+    The backward passes of these layers and of additions do not look at their own output.
+    """
+    modules = dict(traced.named_modules())
+    for node in list(traced.graph.nodes):
+        as_module = node.op == "call_module" and type(modules[str(node.target)]) is nn.ReLU
+        as_function = node.op == "call_function" and node.target in (F.relu, torch.relu)
+        before = node.args[0] if node.args else None
+        if not (as_module or as_function) or not isinstance(before, fx.Node) or len(before.users) != 1:
+            continue
+        layer = before.op == "call_module" and isinstance(modules[str(before.target)], (*LAYERS, ScaleShift))
+        if layer or (before.op == "call_function" and before.target in (operator.add, torch.add)):
+            with traced.graph.inserting_before(node):
+                node.replace_all_uses_with(traced.graph.call_function(F.relu, (before,), {"inplace": True}))
+            traced.graph.erase_node(node)
 
 
 def fold_by_order(net: nn.Module, x: Images) -> Copy:

@@ -1,14 +1,15 @@
 """The fastest equivalent of a classifier for attacks on this machine.
 
 Forms of the same network are timed on a real batch, forward and input gradient, in turns; one is taken only if it
-agrees with the original there (`agrees`) and is faster. The choice is a value: a run writes it down and uses it again.
+agrees with the original there (`Difference`) and is faster. The choice is a value: a run writes it down and reuses it.
 """
 
 import shutil
 import statistics
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -20,8 +21,9 @@ from leastwise.models.fold import Copy, copied, fold
 from leastwise.types import Images, Logits
 
 LOGITS, GRADIENT, SIGNS = 1e-4, 1e-2, 0.999  # what float32 forms must agree to
-WORTH = 1.02  # a form that gains less is not worth another rounding
-ROUNDS = 3  # at least
+WORTH = 1.03  # a form that gains less is not worth another rounding
+QUALIFYING, ROUNDS = 3, 9  # rounds of all forms, then of the best one against the original
+FEWEST = 8  # images in a trial
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class Prepared:
     form: Form
     copy: Copy
     gain: float = 1.0  # step time of the original over that of this form, measured; 1 for the original
-    seconds: tuple[tuple[Form, float], ...] = ()  # per step of the trial batch; only forms that agreed
+    seconds: tuple[tuple[Form, float], ...] = ()  # per step of the trial; only forms that agreed
 
     def refresh(self) -> None:
         """Follow the original after its weights changed (a training step), without building anything anew."""
@@ -120,12 +122,20 @@ def prepare(
             agreed.append(one)
     if form is not None:
         return agreed[-1]
-    times = in_turns([lambda p=p: step(p.model, x) for p in agreed], seconds)  # type: ignore[misc]
-    best = min(range(len(agreed)), key=lambda i: times[i])
-    gain = times[0] / times[best]
-    chosen, gain = (agreed[best], gain) if gain >= WORTH else (original, 1.0)
-    measured = tuple((one.form, t) for one, t in zip(agreed, times, strict=True))
-    return Prepared(chosen.model, chosen.form, chosen.copy, gain, measured)
+    begun = time.perf_counter()
+    step(original.model, x)
+    # So many images that the trial fits into its time, but enough to be like a batch of an attack.
+    fit = int(len(x) * seconds / ((time.perf_counter() - begun) * (QUALIFYING * len(agreed) + 2 * ROUNDS)))
+    batch = x[: max(fit, FEWEST)]
+    works = [partial(step, one.model, batch) for one in agreed]
+    first = in_turns(works, QUALIFYING)
+    best = max(range(len(works)), key=lambda i: statistics.median(ratios(first[0], first[i])))
+    final = in_turns([works[0], works[best]], ROUNDS)
+    gain = statistics.median(ratios(*final)) if best else 1.0
+    measured = tuple((one.form, statistics.median(times)) for one, times in zip(agreed, first, strict=True))
+    if gain < WORTH:
+        return replace(original, seconds=measured)
+    return replace(agreed[best], gain=gain, seconds=measured)
 
 
 def attempt(model: Classifier, form: Form, x: Images) -> Prepared | None:
@@ -161,15 +171,16 @@ def share(error: Tensor, size: Tensor) -> float:
     return float(error / size) if float(error) > 0 else 0.0
 
 
-def in_turns(works: list[Callable[[], object]], seconds: float) -> list[float]:
-    """The median time of each piece of work; they take turns, so that a busy moment hits all of them."""
-    for work in works:
-        work()
+def in_turns(works: Sequence[Callable[[], object]], rounds: int) -> list[list[float]]:
+    """The times of each piece of work; they take turns, so that a busy moment hits all of them."""
     spent: list[list[float]] = [[] for _ in works]
-    begun = time.perf_counter()
-    while time.perf_counter() - begun < seconds or len(spent[0]) < ROUNDS:
+    for _ in range(1 + rounds):
         for work, times in zip(works, spent, strict=True):
             start = time.perf_counter()
             work()
             times.append(time.perf_counter() - start)
-    return [statistics.median(times) for times in spent]
+    return [times[1:] for times in spent]  # the first round warms up
+
+
+def ratios(given: list[float], other: list[float]) -> list[float]:
+    return [a / b for a, b in zip(given, other, strict=True)]
