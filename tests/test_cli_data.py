@@ -148,3 +148,13 @@ def test_the_form_is_recorded_and_used_again(tmp_path: Path) -> None:
     (tmp_path / "out/evidence.safetensors").unlink()  # as if it had been interrupted
     again = leastwise("audit", "net/model.pt", *arguments, cwd=tmp_path)
     assert "attacks use the model BatchNorm folded" in again.stdout
+
+
+def test_a_clean_audit_needs_no_form(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(
+        "import torch\ndef build():\n    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 10))\n"
+        "    return torch.nn.Sequential(torch.nn.BatchNorm2d(1), net).requires_grad_(False)\n"
+    )
+    arguments = ["--attack", "clean", "--per-class", "3", "--form", "folded", "--out", "out"]
+    shown = leastwise("audit", "net.py:build", *arguments, cwd=tmp_path)
+    assert shown.returncode == 0 and "attacks use the model as given" in shown.stdout, shown.stderr

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from leastwise.attacks import Attack, Clean, Outcome
+from leastwise.attacks import Attack, Clean, Outcome, uses_gradients
 from leastwise.data import Batch, Dataset
 from leastwise.evidence import Evidence, Record, join, record
 from leastwise.frame import Tally
@@ -72,19 +72,19 @@ class Auditor:
         Whether a trial is worth its seconds is decided by counts, never by the clock.
         """
         first = data.batch(np.arange(min(len(data), self.batch_size))).x.to(self.device)
-        attacks = sum(not isinstance(attack, Clean) for _, attack in self.recipe.conditions)
-        if not self.model.gradients or (form is None and len(data) * attacks < TRIAL_FROM):
+        attacks = sum(uses_gradients(attack) for _, attack in self.recipe.conditions)
+        if not self.model.gradients or not attacks or (form is None and len(data) * attacks < TRIAL_FROM):
             form = ORIGINAL
         return in_form(self.model, ORIGINAL, first) if form == ORIGINAL else prepare(self.model, first, form)
 
     def part(self, data: Dataset, watch: Watch = lambda event: None, form: Form | None = None) -> Evidence:
         """The evidence of some of the recipe's examples; parts merge with `+`."""
         order = np.argsort(data.ids)
-        prepared = self.prepared(data, form)
-        watch(Ready(prepared))
         conditions = self.recipe.conditions
         records = {}
         with inference(self.model):
+            prepared = self.prepared(data, form)
+            watch(Ready(prepared))
             for number, (name, attack) in enumerate(conditions):
 
                 def share(done: int, so_far: Tally, name: str = name, number: int = number) -> None:
@@ -159,7 +159,7 @@ def auditor(
     # Spread over the data, so that a set sorted by class shows more than its first class.
     n = min(PREFLIGHT_IMAGES, batch_size)
     some = data.batch(np.unique(np.linspace(0, len(data) - 1, n).astype(np.int64)))
-    needs_gradients = any(not isinstance(attack, Clean) for _, attack in conditions)
+    needs_gradients = any(uses_gradients(attack) for _, attack in conditions)
     warnings = preflight(classifier, some.x.to(device), data.k, needs_gradients, y=some.y.to(device), force=force)
     recipe = AuditRecipe(classifier.digest(), data.digest(), conditions, seed)
     return Auditor(classifier, recipe, batch_size, device, warnings)

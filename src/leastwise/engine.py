@@ -118,7 +118,7 @@ def audit_task(auditor: audits.Auditor, data: Dataset, folder: Path, form: Form 
 
     def work(watch: Watch) -> None:
         def heard(event: audits.Ready | audits.Step) -> None:
-            if isinstance(event, audits.Ready):
+            if isinstance(event, audits.Ready) and manifest_form(folder) != event.prepared.form:
                 chosen = {"form": asdict(event.prepared.form), "gain": round(event.prepared.gain, 3)}
                 chosen |= {"batch_size": auditor.batch_size, "threads": torch.get_num_threads()}
                 write_json(folder / MANIFEST, chosen)

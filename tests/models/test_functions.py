@@ -65,8 +65,12 @@ from torch import nn
 net = nn.Sequential(nn.Flatten(), nn.Linear({SIZE}, {K}))
 def box():
     return lambda x: net(x).detach().numpy()
-def needs(x):
+def answers(x):
     return net(x)
+def needs(x, y):
+    return net(x)
+def leaves():
+    raise SystemExit(3)
 """
 
 
@@ -79,8 +83,12 @@ def test_specs_name_functions_boxes_and_modules(tmp_path: Path, batch: Batch, mo
     assert net.gradients and net.mean == MEAN and isinstance(net.net, nn.Sequential)
     assert resolve(net, SHAPE, NAMES) is net and resolve(net.net, SHAPE, NAMES).net is net.net
     assert resolve(by_torch, SHAPE, NAMES).net.function is by_torch
-    with pytest.raises(ValueError, match=r"failed with TypeError: needs.. missing 1 required positional argument"):
+    answers = resolve(f"{tmp_path}/boxes.py:answers", SHAPE, NAMES)
+    assert not answers.gradients and answers(batch[0]).shape == (B, K)
+    with pytest.raises(ValueError, match=r"failed with TypeError: needs.. missing 2 required positional arguments"):
         resolve(f"{tmp_path}/boxes.py:needs", SHAPE, NAMES)
+    with pytest.raises(ValueError, match="failed with SystemExit: 3"):
+        resolve(f"{tmp_path}/boxes.py:leaves", SHAPE, NAMES)
 
 
 def closure(factor: object, power: int = 1) -> Callable[[torch.Tensor], object]:
@@ -119,6 +127,44 @@ def test_the_digest_of_a_function_covers_code_and_values() -> None:
     ]
     assert len({wrap(function, K).digest() for function in different}) == len(different)
     assert wrap(by_torch, K).digest() != wrap(by_torch, K, MEAN, STD).digest()
+
+
+WRITTEN = """
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.fc = nn.Linear({size}, {k})
+        self.settings, self.act = {settings}, torch.{act}
+    def forward(self, x):
+        return self.act(self.fc(x.flatten(1) * {factor}))
+def build():
+    net = Net()
+    {hook}
+    return net
+"""
+
+
+def test_the_digest_of_a_network_covers_its_code_settings_and_hooks(tmp_path: Path) -> None:
+    """The same weights in another function are another model: old evidence must not be taken for it."""
+    same = {"settings": "{'t': 1}", "act": "relu", "factor": "1", "hook": ""}
+    changes = [
+        {},
+        {"factor": "7"},
+        {"act": "tanh"},
+        {"settings": "{'t': 9}"},
+        {"settings": "[1, 2]"},
+        {"hook": "net.fc.register_forward_hook(lambda m, i, o: o.roll(1, 1))"},
+    ]
+    digests = []
+    for number, change in enumerate([*changes, {}]):
+        (tmp_path / f"net{number}.py").write_text(WRITTEN.format(size=SIZE, k=K, **(same | change)))
+        digests.append(resolve(f"{tmp_path}/net{number}.py:build", SHAPE, NAMES).digest())
+    assert len(set(digests[:-1])) == len(changes)
+    (tmp_path / "net0.py").write_text(WRITTEN.format(size=SIZE, k=K, **same) + "# a comment")
+    assert resolve(f"{tmp_path}/net0.py:build", SHAPE, NAMES).digest() == digests[0]
 
 
 def test_the_digest_of_a_function_follows_the_network_it_reads() -> None:

@@ -89,6 +89,28 @@ def test_a_sequential_behind_a_normalising_layer(small: Classifier, tmp_path: Pa
     assert "give --mean and --std" in notes[0] and "2 entries" in notes[1] and "0.mean, 0.std" in notes[1]
 
 
+def test_entries_that_are_no_tensors_do_not_hide_the_weights(small: Classifier, tmp_path: Path) -> None:
+    state = small.net.state_dict()
+    for content in ({"state_dict": {**state, "_extra_state": None}}, {**state, "epoch": 3}):
+        torch.save(content, tmp_path / "w.pt")
+        model = resolve(str(tmp_path / "w.pt"), SHAPE, NAMES, "small")
+        assert all(torch.equal(value, state[name]) for name, value in model.net.state_dict().items())
+    torch.save({f"number{i}": i for i in range(60)}, tmp_path / "w.pt")
+    with pytest.raises(ValueError, match=r"holds 0 state dicts among number0, number1, number2 …: save"):
+        resolve(str(tmp_path / "w.pt"), SHAPE, NAMES, "small")
+
+
+def test_networks_with_a_trap_come_with_a_note(tmp_path: Path) -> None:
+    """The two layouts have the same names and compute different functions."""
+    net = build("preact-resnet18-fast", (3, 32, 32), K).net
+    torch.save(net.state_dict(), tmp_path / "w.pt")
+    kinds = ("preact-resnet18-nobn", "preact-resnet18-fast")
+    models = [resolve(str(tmp_path / "w.pt"), (3, 32, 32), NAMES, arch).eval() for arch in kinds]
+    x = torch.rand(2, 3, 32, 32)
+    assert torch.equal(models[1](x), net.eval()(x)) and not torch.allclose(models[0](x), models[1](x), atol=1e-3)
+    assert "preact-resnet18-fast" in models[0].notes[-1] and "preact-resnet18-nobn" in models[1].notes[-1]
+
+
 def test_the_weights_among_several_are_chosen_by_name_and_said(small: Classifier, tmp_path: Path) -> None:
     ours, others = small.net.state_dict(), build("small", SHAPE, K, seed=5).net.state_dict()
     path = saved({"ema": others, "model": ours, "state_dict_ema": others, "rng": {"cpu": torch.zeros(3)}}, tmp_path)

@@ -10,7 +10,18 @@ from torch import Tensor, nn
 
 from leastwise.models import ARCHITECTURES, Classifier, build
 from leastwise.models.fold import ScaleShift, fold, fold_by_order, fold_graph
-from leastwise.models.prepare import FORMS, ORIGINAL, Difference, Form, attempt, difference, in_form, prepare, step
+from leastwise.models.prepare import (
+    FORMS,
+    ORIGINAL,
+    Difference,
+    Form,
+    attempt,
+    compared,
+    difference,
+    in_form,
+    prepare,
+    step,
+)
 from tests.conftest import SHAPE, K
 
 FOLDED = Form(folded=True)
@@ -69,7 +80,7 @@ def test_tracing_and_order_find_the_same_pairs(name: str) -> None:
     from leastwise.models.fold import shapes_unchecked
 
     with shapes_unchecked():
-        by_graph = fold_graph(model.net)
+        by_graph = fold_graph(model.net, model.normalised(x))
     by_order = fold_by_order(model.net, model.normalised(x))
     assert set(by_graph.folds) == set(by_order.folds) and len(by_graph.folds) > 3
     assert set(by_graph.alone) == set(by_order.alone)
@@ -172,6 +183,56 @@ def test_features_of_a_prepared_network(name: str) -> None:
     assert torch.allclose(made(x), model(x), atol=1e-5)
 
 
+class HandMade(nn.Module):
+    """A normalisation written by hand, with a buffer that is not saved; BatchNorm called by keyword."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.bn = nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4)
+        self.register_buffer("centre", torch.randn(4), persistent=False)
+        self.fc = nn.Linear(4, K)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.bn(input=self.conv(x)) - self.centre.view(1, -1, 1, 1)
+        return self.fc(h.relu().mean((2, 3)))
+
+
+@pytest.mark.parametrize("form", [FOLDED, Form(channels_last=True)])
+def test_buffers_that_are_not_saved_are_followed(form: Form) -> None:
+    model, x = Classifier(HandMade().eval(), K), torch.rand(4, *SHAPE)
+    made = in_form(model, form, x)
+    assert difference(model, made.model, x).acceptable
+    model.net.centre.add_(1.0)  # type: ignore[operator,union-attr]
+    made.refresh()
+    assert difference(model, made.model, x).acceptable
+    if form.folded:
+        assert made.copy.folds == (("conv", "bn"),)
+
+
+def test_unusual_layers_are_left_alone_and_the_others_folded() -> None:
+    """A parametrised convolution computes its weight anew; a linear layer on sequences has other channels."""
+    model, x = unsettled("resnet20")
+    torch.nn.utils.parametrizations.spectral_norm(model.net.get_submodule("layer1.0.conv1"))
+    model.eval()
+    made = in_form(model, FOLDED, x)
+    assert len(made.copy.folds) == 18 and len(made.copy.alone) == 1
+    assert difference(model, made.model, x).acceptable
+
+    class Sequences(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc, self.bn, self.last = nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(64, K)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(self.bn(self.fc(x[:, 0])).flatten(1))  # [b 8 6] -> [b 8 8]: channels are rows
+
+    sequences = Classifier(Sequences().eval(), K)
+    sequences.net.bn.running_mean = torch.randn(8)  # type: ignore[union-attr,assignment]
+    made = in_form(sequences, FOLDED, torch.rand(4, *SHAPE))
+    assert made.copy.folds == () and made.copy.alone == ("bn",)
+    assert difference(sequences, made.model, torch.rand(4, *SHAPE)).acceptable
+
+
 def test_prepared_networks_are_frozen_and_in_evaluation_mode() -> None:
     model, x = unsettled("small")
     for form in FORMS.values():
@@ -210,7 +271,8 @@ def test_the_choice_is_the_fastest_that_agrees(monkeypatch: pytest.MonkeyPatch) 
 def test_a_network_without_batchnorm_has_nothing_to_fold() -> None:
     model, x = unsettled("convnet")
     assert attempt(model, FOLDED, x) is None
-    assert prepare(model, x, FOLDED).form == ORIGINAL
+    asked = prepare(model, x, FOLDED)
+    assert asked.form == ORIGINAL and str(asked) == "as given (it cannot be had with BatchNorm folded)"
 
 
 def test_a_network_that_cannot_be_copied_is_used_as_it_is() -> None:
@@ -225,10 +287,12 @@ def test_a_network_that_cannot_be_copied_is_used_as_it_is() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.fc(x.mean((2, 3)))
 
-    model, x = Classifier(Stubborn(), K), torch.rand(4, *SHAPE)
+    model, x = Classifier(nn.Sequential(nn.BatchNorm2d(3), Stubborn()), K).train(), torch.rand(4, *SHAPE)
+    before = model.digest()
     made = prepare(model, x, seconds=0.05)
     assert made.form == ORIGINAL and made.model is model
     made.refresh()
+    assert model.digest() == before and model.training  # its statistics did not move, its mode is what it was
 
 
 def test_the_measure_of_difference() -> None:
@@ -240,6 +304,8 @@ def test_the_measure_of_difference() -> None:
     model, changed = (Classifier(nn.Sequential(nn.Flatten(), net), 2) for net in (fc, other))
     x = torch.ones(1, 1, 2, 2)
     assert difference(model, changed, x) == Difference(0.0, 0.0, 1.0)
+    z, g = step(model, x)
+    assert not compared((z, g), (z * torch.nan, g)).acceptable and not compared((z, g), (z, g * torch.nan)).acceptable
     with torch.no_grad():
         other.weight[1, 1] = 2.2
     seen = difference(model, changed, x)

@@ -1,7 +1,7 @@
 """The contract every attack keeps, and the condition that attacks nothing."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -40,9 +40,16 @@ class Attack(Protocol):
         ...
 
 
+def uses_gradients(attack: Attack) -> bool:
+    """Whether the attack needs the model's input gradient; one that only asks for logits says `gradients = False`."""
+    return getattr(attack, "gradients", True)
+
+
 @dataclass(frozen=True)
 class Clean:
     """No perturbation: the images as they are."""
+
+    gradients: ClassVar[bool] = False
 
     def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
         with torch.no_grad():

@@ -26,7 +26,7 @@ from leastwise.models.imagenet_vgg import vgg16_bn_imagenet
 from leastwise.models.layout import Shape as Shape
 from leastwise.models.lenet import lenet5, small_cnn
 from leastwise.models.norms import with_bin
-from leastwise.models.preact import preact_resnet18, preact_resnet18_nobn
+from leastwise.models.preact import preact_resnet18, preact_resnet18_fast, preact_resnet18_nobn
 from leastwise.models.residual import small
 from leastwise.models.resnet import resnet9, resnet18, resnet34, resnet50
 from leastwise.models.resnet_thin import option_a, option_b
@@ -54,6 +54,10 @@ class Architecture(NamedTuple):
     ignored: tuple[str, ...] = ()  # prefixes of what others' files hold in vain
     optional: tuple[str, ...] = ()  # prefixes of what others' files may lack, because nothing here uses it
     renamed: tuple[tuple[str, str], ...] = ()  # pattern and replacement for names that older files spell otherwise
+    beware: str = ""  # what someone who loads another's file should know
+
+
+HALF = "torchvision's weights of this network expect --mean .5,.5,.5 --std .5,.5,.5"
 
 
 def cifar(total: int) -> Published:
@@ -93,7 +97,16 @@ ARCHITECTURES: dict[str, Architecture] = {
         preact_resnet18, "pre-activation ResNet-18 with a final BatchNorm", params=cifar(11_172_170)
     ),
     "preact-resnet18-nobn": Architecture(
-        preact_resnet18_nobn, "pre-activation ResNet-18 without a final BatchNorm", params=cifar(11_171_146)
+        preact_resnet18_nobn,
+        "pre-activation ResNet-18 without a final BatchNorm",
+        params=cifar(11_171_146),
+        beware="files of the fast-adversarial-training code have the same names, but need --arch preact-resnet18-fast",
+    ),
+    "preact-resnet18-fast": Architecture(
+        preact_resnet18_fast,
+        "the same, with shortcuts that project x itself",
+        params=cifar(11_171_146),
+        beware="files of the usual pre-activation ResNet-18 have the same names, but need --arch preact-resnet18-nobn",
     ),
     "wrn-16-4": wide(16, 4, 2_748_890),
     "wrn-28-10": wide(28, 10, 36_479_194),
@@ -130,6 +143,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         "imagenet",
         imagenet(13_004_888),
         optional=imagenet_googlenet.UNUSED,
+        beware=HALF,
     ),
     "inception-v3": Architecture(
         inception_v3,
@@ -137,6 +151,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         "imagenet",
         imagenet(27_161_264, side=299),
         optional=imagenet_inception.UNUSED,
+        beware=HALF,
     ),
 }
 

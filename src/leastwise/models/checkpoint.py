@@ -102,7 +102,9 @@ def load_checkpoint(
         raise ValueError(f"{path} does not say which network its weights belong to: {advice(views(state), shape, k)}")
     net, view = restored(path, state, arch, shape, k)
     mean, std, about_wrapper = wrapper_facts(path, view, shape[0], mean, std)
-    model = Classifier(net, k, mean, std, arch, (*notes, *about_wrapper))
+    beware = architecture(arch).beware
+    known = trained_on is not None or not beware  # our own files say themselves what they are
+    model = Classifier(net, k, mean, std, arch, (*notes, *about_wrapper, *(() if known else (beware,))))
     model.trained_on = trained_on
     return model
 
@@ -175,23 +177,28 @@ def find_state(content: dict[Any, Any], path: Path) -> tuple[State, tuple[str, .
         others = ", ".join(name for name in found if name != usual[0])
         return found[usual[0]], (f"{path} holds several sets of weights: {usual[0]} is used, not {others}",)
     raise ValueError(
-        f"{path} holds {len(found)} state dicts among {', '.join(map(str, content)) or 'nothing'}: "
+        f"{path} holds {len(found)} state dicts among {some(content)}: "
         "save the network's alone with torch.save(model.state_dict(), path)"
     )
 
 
+def some(content: dict[Any, Any]) -> str:
+    return ", ".join(map(str, list(content)[:3])) + (" …" if len(content) > 3 else "") or "nothing"
+
+
 def states(value: object, name: str = "", nesting: int = NESTING) -> Iterator[tuple[str, State]]:
     """Every state dict inside, with the names of the entries that lead to it."""
-    if is_state(value):
-        yield name, value
+    if looks_like_state(value):
+        yield name, {key: entry for key, entry in value.items() if isinstance(entry, Tensor)}
     elif isinstance(value, dict | list | tuple) and nesting:
         for key, entry in value.items() if isinstance(value, dict) else enumerate(value):
             yield from states(entry, f"{name}.{key}" if name else str(key), nesting - 1)
 
 
-def is_state(value: object) -> TypeGuard[State]:
+def looks_like_state(value: object) -> TypeGuard[dict[str, Any]]:
+    """Named tensors, weights among them; an epoch or some extra state may stand between them, other tables may not."""
     return (
         isinstance(value, dict)
-        and len(value) > 0
-        and all(isinstance(name, str) and isinstance(entry, Tensor) for name, entry in value.items())
+        and all(isinstance(name, str) and not isinstance(entry, dict | list) for name, entry in value.items())
+        and any(isinstance(entry, Tensor) and entry.dim() > 0 for entry in value.values())
     )

@@ -41,9 +41,9 @@ class ScaleShift(nn.Module):
         self.register_buffer("scale", scale.to(norm.running_mean.dtype))
         self.register_buffer("shift", shift.to(norm.running_mean.dtype))
 
-    def forward(self, x: Maps) -> Maps:
-        channels = (1, -1, *(1,) * (x.dim() - 2))
-        return torch.addcmul(self.shift.view(channels), x, self.scale.view(channels))
+    def forward(self, input: Maps) -> Maps:  # called as BatchNorm calls it: someone may name it
+        channels = (1, -1, *(1,) * (input.dim() - 2))
+        return torch.addcmul(self.shift.view(channels), input, self.scale.view(channels))
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,12 +57,12 @@ class Copy:
 
     @torch.no_grad()
     def refresh(self) -> None:
-        """Copy the source's present weights and statistics, folding them again; no new tensors in the copy."""
+        """Copy the source's present parameters and buffers, folding them again; no new tensors in the copy."""
         if self.net is self.source:
             return
-        held = self.net.state_dict(keep_vars=True)
+        held = tensors(self.net)
         inside = {f"{layer}.{part}" for layer, _ in self.folds for part in ("weight", "bias")}
-        for name, value in self.source.state_dict().items():
+        for name, value in tensors(self.source).items():
             if name in held and name not in inside:
                 held[name].copy_(value)
         for layer, norm in self.folds:
@@ -73,6 +73,11 @@ class Copy:
             scale, shift = scale_and_shift(self.source.get_submodule(norm))
             held[f"{norm}.scale"].copy_(scale)
             held[f"{norm}.shift"].copy_(shift)
+
+
+def tensors(net: nn.Module) -> dict[str, Tensor]:
+    """By name, those that a state dict leaves out included."""
+    return dict([*net.named_parameters(remove_duplicate=False), *net.named_buffers(remove_duplicate=False)])
 
 
 def copied(net: nn.Module) -> Copy:
@@ -87,21 +92,24 @@ def fold(net: nn.Module, x: Images) -> Copy:
     """
     with shapes_unchecked():  # while tracing, values are symbols without a shape
         try:
-            return fold_graph(net)
+            return fold_graph(net, x)
         except Exception:  # tracing fails in as many ways as networks are written
             pass
     return fold_by_order(net, x)
 
 
 class Tracer(fx.Tracer):
-    """Heads stay whole, so that a folded copy still knows what its features are."""
+    """Heads stay whole, so that a folded copy still knows its features; buffers stay buffers and can be renewed."""
+
+    proxy_buffer_attributes = True
 
     def is_leaf_module(self, module: nn.Module, name: str) -> bool:
         return getattr(module, "is_head", False) or super().is_leaf_module(module, name)
 
 
-def fold_graph(net: nn.Module) -> Copy:
+def fold_graph(net: nn.Module, x: Images) -> Copy:
     twin = frozen(copy.deepcopy(net))
+    flat = {layer for layer, output in outputs(twin, x) if output.dim() == 2 or not isinstance(layer, nn.Linear)}
     traced = fx.GraphModule(twin, Tracer().trace(twin))
     modules = dict(traced.named_modules())
     calls = Counter(str(node.target) for node in traced.graph.nodes if node.op == "call_module")
@@ -109,11 +117,13 @@ def fold_graph(net: nn.Module) -> Copy:
     for node in list(traced.graph.nodes):
         if node.op != "call_module" or not foldable_norm(modules[str(node.target)]):
             continue
-        before = node.args[0] if node.args else None
+        before = node.args[0] if node.args else node.kwargs.get("input")
         if not isinstance(before, fx.Node) or before.op != "call_module" or len(before.users) != 1:
             continue
         layer, norm = str(before.target), str(node.target)
-        if not isinstance(modules[layer], LAYERS) or calls[layer] != 1 or calls[norm] != 1:
+        if not foldable_layer(modules[layer]) or twin.get_submodule(layer) not in flat:
+            continue
+        if calls[layer] != 1 or calls[norm] != 1:
             continue
         put_inside(modules[layer], modules[norm])
         node.replace_all_uses_with(before)
@@ -125,6 +135,21 @@ def fold_graph(net: nn.Module) -> Copy:
     traced.graph.lint()
     traced.recompile()
     return Copy(frozen(traced), net, tuple(folds), alone)
+
+
+def outputs(net: nn.Module, x: Images) -> list[tuple[nn.Module, Tensor]]:
+    """What each layer returned, in the order of their calls, for one image."""
+    seen: list[tuple[nn.Module, Tensor]] = []
+    hooks = [
+        m.register_forward_hook(lambda m, _, out: seen.append((m, out))) for m in net.modules() if foldable_layer(m)
+    ]
+    try:
+        with torch.no_grad():
+            net(x[:1])
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return seen
 
 
 def rectify_in_place(traced: fx.GraphModule) -> None:
@@ -159,15 +184,18 @@ def fold_by_order(net: nn.Module, x: Images) -> Copy:
 
     def after_layer(module: nn.Module, _: object, output: Tensor) -> None:
         used[module] += 1
-        made[id(output)] = module, output
+        if output.dim() == 2 or not isinstance(module, nn.Linear):  # else BatchNorm's channels are not the layer's
+            made[id(output)] = module, output
 
-    def before_norm(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    def before_norm(module: nn.Module, inputs: tuple[Tensor, ...], named: dict[str, Tensor]) -> None:
         used[module] += 1
-        if id(inputs[0]) in made:
-            pairs.append((made[id(inputs[0])][0], module))
+        received = inputs[0] if inputs else named["input"]
+        if id(received) in made:
+            pairs.append((made[id(received)][0], module))
 
-    hooks = [m.register_forward_hook(after_layer) for m in twin.modules() if isinstance(m, LAYERS)]
-    hooks += [m.register_forward_pre_hook(before_norm) for m in twin.modules() if foldable_norm(m)]
+    layers = [module for module in twin.modules() if foldable_layer(module)]
+    hooks = [layer.register_forward_hook(after_layer) for layer in layers]
+    hooks += [m.register_forward_pre_hook(before_norm, with_kwargs=True) for m in twin.modules() if foldable_norm(m)]
     try:
         with torch.no_grad():
             twin(x[:1])
@@ -189,6 +217,16 @@ def set_alone(net: nn.Module) -> tuple[str, ...]:
     for name, module in left:
         net.set_submodule(name, ScaleShift(module))
     return tuple(name for name, _ in left)
+
+
+def foldable_layer(module: nn.Module) -> bool:
+    """A plain layer that owns its weight; a parametrised one computes it anew in every pass."""
+    return (
+        type(module) in LAYERS
+        and isinstance(module._parameters.get("weight"), nn.Parameter)
+        and not module._forward_pre_hooks
+        and not module._forward_hooks
+    )
 
 
 def foldable_norm(module: nn.Module) -> bool:

@@ -1,6 +1,7 @@
 """What a model is, as bytes to hash: change the bytes' source and the digest changes.
 
-Of a module: its layers with their plain settings, parameters, buffers and arrays. Of a Python function: its qualified
+Of a module: its layers with their settings, parameters, buffers, arrays and hooks, and the code of classes that are not
+a library's. Of a Python function: its qualified
 name, byte code, defaults, and the values it closes over or reads from its module, as far as these are plain values,
 arrays, tensors, modules or functions of the same file. Of a callable object: its class, the code of its `__call__`, and
 its plain and array attributes. Not covered: files, servers, and other objects behind a function. Byte code differs
@@ -9,7 +10,7 @@ between Python versions, so the digest of a function does too.
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from types import CodeType, FunctionType, MethodType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,34 @@ from torch import Tensor, nn
 
 from leastwise.models.blackbox import BlackBox
 
+HELD = (Tensor, np.ndarray, list, tuple, dict, set, frozenset, FunctionType, BuiltinFunctionType, MethodType, partial)
+HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+TORCHS_OWN = frozenset(vars(nn.Module()))
+LIBRARIES = ("torch", "torchvision", "timm", "transformers", "leastwise", "builtins")
+
+
+def class_parts(cls: type, seen: set[int]) -> Iterator[bytes]:
+    """The code of a class and of those it inherits from, as far as they are the user's own."""
+    for base in cls.__mro__:
+        if base.__module__.partition(".")[0] not in LIBRARIES:
+            for name, value in sorted(vars(base).items()):
+                if isinstance(value, FunctionType) or is_plain(value):
+                    yield name.encode()
+                    yield from value_parts(value, seen)
+
 
 def module_parts(net: nn.Module, seen: set[int] | None = None) -> Iterator[bytes]:
     seen = set() if seen is None else seen
     for name, module in net.named_modules():
         settings = {key: value for key, value in vars(module).items() if key != "training" and is_plain(value)}
         yield repr((name, type(module).__qualname__, sorted(settings.items()))).encode()
+        yield from class_parts(type(module), seen)
+        if isinstance(module, torch.jit.ScriptModule):
+            yield str(module.inlined_graph).encode()
+            continue
         for key, value in sorted(vars(module).items()):
-            if isinstance(value, Tensor | np.ndarray):  # held without being registered, as many normalising layers do
+            # Also what is held without being registered, as many normalising layers do.
+            if key in HOOKS or (key not in TORCHS_OWN and isinstance(value, HELD)):
                 yield key.encode()
                 yield from value_parts(value, seen)
         if isinstance(module, BlackBox) and not module.content:

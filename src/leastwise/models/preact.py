@@ -2,16 +2,25 @@
 
 Two layouts with the same names are in use: with BatchNorm and ReLU before the pooling, as in the paper and in the
 robust-overfitting code (`bn`); and without them, as in kuangliu/pytorch-cifar. The shortcuts of both project
-relu(bn(x)). Beware: the fast-adversarial-training code of 2020 has the names of the second but projects x itself.
-Its files load, and the network then computes something else.
+relu(bn(x)). A third, of the fast-adversarial-training code of 2020, has the names of the second but projects x itself:
+its files fit both, and only the right one computes what was trained.
 """
 
 from collections import OrderedDict
+from functools import partial
 
 from torch import nn
 
 from leastwise.models.layout import Maps, Shape, chain, conv, pooled, through
 from leastwise.models.resnet import stages
+
+
+class Projected(nn.Sequential):
+    """body(relu(bn(x))) + shortcut(x)."""
+
+    def forward(self, x: Maps) -> Maps:
+        *body, shortcut = self
+        return through(body, x) + shortcut(x)
 
 
 class PreActivated(nn.Sequential):
@@ -23,9 +32,9 @@ class PreActivated(nn.Sequential):
         return through(body, a) + (x if isinstance(shortcut, nn.Identity) else shortcut(a))
 
 
-def block(inputs: int, outputs: int, stride: int) -> nn.Module:
+def block(inputs: int, outputs: int, stride: int, kind: type[nn.Sequential] = PreActivated) -> nn.Module:
     same = stride == 1 and inputs == outputs
-    return PreActivated(
+    return kind(
         OrderedDict(
             **two_convolutions(inputs, outputs, stride),
             shortcut=nn.Identity() if same else nn.Sequential(conv(inputs, outputs, 1, stride)),
@@ -44,8 +53,8 @@ def two_convolutions(inputs: int, outputs: int, stride: int) -> dict[str, nn.Mod
     }
 
 
-def trunk(channels: int) -> dict[str, nn.Module]:
-    return {"conv1": conv(channels, 64, 3), **stages(block, 64, (64, 128, 256, 512), (2, 2, 2, 2))}
+def trunk(channels: int, kind: type[nn.Sequential] = PreActivated) -> dict[str, nn.Module]:
+    return {"conv1": conv(channels, 64, 3), **stages(partial(block, kind=kind), 64, (64, 128, 256, 512), (2, 2, 2, 2))}
 
 
 def preact_resnet18(shape: Shape, k: int) -> nn.Module:
@@ -54,3 +63,7 @@ def preact_resnet18(shape: Shape, k: int) -> nn.Module:
 
 def preact_resnet18_nobn(shape: Shape, k: int) -> nn.Module:
     return chain(**trunk(shape[0]), **pooled(linear=nn.Linear(512, k)))
+
+
+def preact_resnet18_fast(shape: Shape, k: int) -> nn.Module:
+    return chain(**trunk(shape[0], Projected), **pooled(linear=nn.Linear(512, k)))

@@ -100,6 +100,10 @@ def logits(model: nn.Module, x: Images, k: int) -> Logits:
             f"the model must return {k} logits per image for these classes, but a batch of {len(x)} gave the shape "
             f"{list(z.shape)}: use the data set it was trained on, or relabel"
         )
+    if not z.is_floating_point():
+        raise ValueError(
+            f"the model must return logits as floating-point numbers, but returned {z.dtype}: drop the rounding"
+        )
     if not bool(z.isfinite().all()):
         raise ValueError("the model returns logits that are not finite on real images: check its weights and inputs")
     return z

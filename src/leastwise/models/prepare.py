@@ -71,13 +71,15 @@ class Prepared:
     copy: Copy
     gain: float = 1.0  # step time of the original over that of this form, measured; 1 for the original
     seconds: tuple[tuple[Form, float], ...] = ()  # per step of the trial; only forms that agreed
+    note: str = ""  # why it is not what was asked for
 
     def refresh(self) -> None:
         """Follow the original after its weights changed (a training step), without building anything anew."""
         self.copy.refresh()
 
     def __str__(self) -> str:
-        return f"{self.form}" + (f", {self.gain:.2f} times as fast as given" if self.gain > 1 else "")
+        gained = f", {self.gain:.2f} times as fast as given" if self.gain > 1 else ""
+        return f"{self.form}{gained}" + (f" ({self.note})" if self.note else "")
 
 
 def in_form(model: Classifier, form: Form, x: Images) -> Prepared:
@@ -111,23 +113,28 @@ def prepare(
 
     `compiled` adds compiled forms, where a compiler is installed; compiling takes longer than `seconds`.
     """
+    with inference(model):  # a network that cannot be copied is used itself
+        return chosen(model, x, form, seconds, compiled)
+
+
+def chosen(model: Classifier, x: Images, form: Form | None, seconds: float, compiled: bool) -> Prepared:
     original = in_form(model, ORIGINAL, x)
     wanted: tuple[Form, ...] = CANDIDATES if form is None else (form,)
     if form is None and compiled and (shutil.which("c++") or x.device.type != "cpu"):
         wanted = (*CANDIDATES, Form(folded=True, compiled=True), Form(folded=True, channels_last=True, compiled=True))
-    given = step(original.model, x)
+    # So many images that all steps fit into the time, but enough to be like a batch of an attack.
+    steps = 1 + len(wanted) + QUALIFYING * (1 + len(wanted)) + 2 * ROUNDS
+    few = partial(step, original.model, x[:FEWEST])
+    (_, once) = in_turns([few], 2)[0]
+    batch = x[: max(FEWEST, int(FEWEST * seconds / (once * steps)))]
+    given = step(original.model, batch)
     agreed = [original]
     for candidate in wanted:
-        one = attempt(model, candidate, x)
-        if one is not None and compared(given, step(one.model, x)).acceptable:
+        one = attempt(model, candidate, batch)
+        if one is not None and compared(given, step(one.model, batch)).acceptable:
             agreed.append(one)
     if form is not None:
-        return agreed[-1]
-    begun = time.perf_counter()
-    step(original.model, x)
-    # So many images that the trial fits into its time, but enough to be like a batch of an attack.
-    fit = int(len(x) * seconds / ((time.perf_counter() - begun) * (QUALIFYING * len(agreed) + 2 * ROUNDS)))
-    batch = x[: max(fit, FEWEST)]
+        return agreed[-1] if len(agreed) > 1 else replace(original, note=f"it cannot be had with {form}")
     works = [partial(step, one.model, batch) for one in agreed]
     first = in_turns(works, QUALIFYING)
     best = max(range(len(works)), key=lambda i: statistics.median(ratios(first[0], first[i])))
@@ -173,7 +180,7 @@ def compared(given: tuple[Logits, Images], other: tuple[Logits, Images]) -> Diff
 
 def share(error: Tensor, size: Tensor) -> float:
     """0 where both are: a network may be constant."""
-    return float(error / size) if float(error) > 0 else 0.0
+    return 0.0 if float(error) == 0 else float(error / size)  # NaN stays NaN, which nothing accepts
 
 
 def in_turns(works: Sequence[Callable[[], object]], rounds: int) -> list[list[float]]:

@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -119,8 +120,16 @@ def guarded(what: str, code: Callable[[], Any]) -> Any:
     """Run the user's code; if it fails, say so in their words."""
     try:
         return code()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(f"{what} failed with {type(error).__name__}: {error}") from error
+
+
+def needs_one_argument(function: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # some builtins do not say
+        return False
+    return sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters) == 1
 
 
 def built(spec: str, module: ModuleType, name: str) -> Any:
@@ -130,6 +139,8 @@ def built(spec: str, module: ModuleType, name: str) -> Any:
         return named
     if not callable(named):
         raise ValueError(f"{spec} names no function: define {name}() there, returning a torch.nn.Module")
+    if not isinstance(named, type) and needs_one_argument(named):
+        return named  # a function from images to logits
     made = guarded(spec, named)
     if isinstance(made, type) or not callable(made):
         raise ValueError(
