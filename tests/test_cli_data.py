@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from leastwise.commands.data import check
+from leastwise.commands.shared import Screen
 from leastwise.data import load
+from leastwise.data.fetch import only_one
 from leastwise.evidence import load as evidence
 from tests.test_cli import leastwise
 
@@ -37,11 +40,12 @@ def test_fetch_by_hand_then_verify(tmp_path: Path) -> None:
     given.mkdir()
     for name in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
         (given / f"{name}-ubyte.gz").write_bytes(gzip.compress(b"not MNIST"))
-    shown = leastwise("data", "fetch", "mnist", "--from", str(given), "--data-dir", str(tmp_path / "data"))
+    where = ["--data-dir", str(tmp_path / "data")]
+    shown = leastwise("data", "fetch", "mnist", "--from", str(given), *where, XDG_CACHE_HOME=str(tmp_path))
     assert shown.returncode == 2 and "is not the official file: its MD5 is" in shown.stderr
     assert len(shown.stderr.splitlines()) == 1
     assert not (tmp_path / "data/mnist").exists()
-    shown = leastwise("data", "verify", "mnist", "--data-dir", str(tmp_path / "data"), XDG_CACHE_HOME=str(tmp_path))
+    shown = leastwise("data", "verify", "mnist", *where, XDG_CACHE_HOME=str(tmp_path))
     assert shown.returncode == 2 and "mnist is not on this machine" in shown.stderr
 
 
@@ -61,6 +65,71 @@ def test_verify_notices_a_changed_pixel(tmp_path: Path) -> None:
     shown = leastwise("data", "verify", "mnist", LEASTWISE_DATA=str(tmp_path / "data"))
     assert shown.returncode == 2 and "mnist/test differs from the official images or labels" in shown.stderr
     assert "mnist/train: not here" in shown.stdout
+
+
+def test_verify_of_a_folder_without_the_set(tmp_path: Path) -> None:
+    (tmp_path / "mnist").mkdir()
+    (tmp_path / "mnist/train.txt").write_text("a note")
+    shown = leastwise("data", "verify", "mnist", LEASTWISE_DATA=str(tmp_path))
+    assert shown.returncode == 2 and f"{tmp_path}/mnist holds no files of mnist" in shown.stderr
+    assert len(shown.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "there", "lacks"),
+    [
+        ("cifar10", [f"data_batch_{i}.bin" for i in (1, 2, 3, 4)], "data_batch_5.bin"),
+        ("cifar10", [f"data_batch_{i}.bin" for i in (1, 2, 4, 5)], "data_batch_3.bin"),
+        ("cifar10", [f"data_batch_{i}" for i in (1, 2, 3, 4)], "data_batch_5"),
+        ("cifar10", ["test_lables.json"], "test_batch.png"),
+        ("mnist", ["train-labels-idx1-ubyte"], "train-images-idx3-ubyte"),
+        ("mnist", ["train-labels-idx1-ubyte.gz"], "train-images-idx3-ubyte.gz"),
+        ("stl10", ["train_y.bin"], "train_X.bin"),
+        ("tiny-imagenet", ["train/n01/images/x.JPEG"], "{place}/wnids.txt"),
+    ],
+)
+def test_verify_names_the_file_that_a_split_lacks(
+    name: str, there: list[str], lacks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / name
+    place.mkdir()
+    for file in there:
+        (place / file).parent.mkdir(parents=True, exist_ok=True)
+        (place / file).write_bytes(bytes(3073))
+    monkeypatch.setenv("LEASTWISE_DATA", str(tmp_path))
+    with pytest.raises(ValueError) as complaint:
+        check(Screen(quiet=True), name)
+    assert f" is not whole: {place} lacks {lacks.format(place=place)}; fetch" in str(complaint.value)
+
+
+def test_what_is_there_is_not_fetched_and_what_is_empty_is(tmp_path: Path) -> None:
+    there = {"LEASTWISE_DATA": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    (tmp_path / "cifar-100-binary").mkdir()
+    (tmp_path / "cifar-100-binary/test.bin").write_bytes(b"x")
+    shown = leastwise("data", "fetch", "cifar100", **there)
+    assert shown.returncode == 0, shown.stderr
+    assert "cifar100 is there, in" in shown.stdout and "cifar-100-binary" in shown.stdout
+    (tmp_path / "imagenet").mkdir()
+    shown = leastwise("data", "fetch", "imagenet", **there)
+    assert shown.returncode == 2 and "register at https://image-net.org" in shown.stderr
+    (tmp_path / "mnist").mkdir()
+    with only_one("mnist", tmp_path / "mnist"):
+        shown = leastwise("data", "fetch", "mnist", **there)
+    assert shown.returncode == 2 and "another fetch of mnist" in shown.stderr
+    assert len(shown.stderr.splitlines()) == 1
+
+
+def test_a_data_dir_that_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    for verb in (["list"], ["verify", "mnist"], ["fetch", "mnist"]):
+        shown = leastwise("data", *verb, "--data-dir", str(tmp_path / "file"))
+        assert shown.returncode == 2 and "file is a file, but LEASTWISE_DATA or --data-dir must" in shown.stderr
+    none = {"LEASTWISE_DATA": str(tmp_path / "none"), "XDG_CACHE_HOME": str(tmp_path), "COLUMNS": "300"}
+    absent = f"the folder {tmp_path}/none that LEASTWISE_DATA names does not exist"
+    shown = leastwise("data", "list", **none)
+    assert shown.returncode == 0 and absent in shown.stdout
+    shown = leastwise("data", "verify", "mnist", **none)
+    assert shown.returncode == 2 and "mnist is not on this machine: run" in shown.stderr and absent in shown.stderr
 
 
 def test_verify_of_the_embedded_set() -> None:

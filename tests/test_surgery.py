@@ -160,6 +160,10 @@ def test_backgrounds_refuse_nonsense(unbalanced: Dataset) -> None:
     n, (_, h, w) = len(unbalanced), SHAPE
     with pytest.raises(ValueError, match=r"masks need the shape \[33, 8, 6\], one per example, but saw \[32, 8, 6\]"):
         replace_background(unbalanced, np.ones((n - 1, h, w)))
+    for shape in ((n, 1, h, w), (h, w), (n, w, h), ()):
+        with pytest.raises(ValueError, match="masks need the shape"):
+            replace_background(unbalanced, np.ones(shape))
+    assert len(replace_background(unbalanced.only(["cow"]), np.ones((0, h, w)))) == 0
     with pytest.raises(ValueError, match="divide 8-bit ones by 255"):
         replace_background(unbalanced, np.full((n, h, w), 255, np.uint8))
     with pytest.raises(ValueError, match="3 numbers"):
@@ -349,6 +353,18 @@ def test_matched_begins_where_it_is_told(unbalanced: Dataset) -> None:
     assert torch.equal(whole(none), unbalanced.batch(partners(unbalanced.ids, 4)).x)
     black = Dataset.of(np.zeros((2, *SHAPE), np.uint8), np.array([0, 1]))
     assert not pixels(matched(unbalanced, model, steps=0, start=black)).any()
+
+
+def test_matched_refuses_nonsense(unbalanced: Dataset) -> None:
+    model = build("convnet", SHAPE, K, seed=3)
+    with pytest.raises(ValueError, match=r"shape \(3, 8, 6\) of the data, but saw 0 of shape \(3, 8, 6\)"):
+        matched(unbalanced, model, start=unbalanced.only(["cow"]))
+    other = Dataset.of(np.zeros((2, 3, 6, 8), np.uint8), np.array([0, 1]))
+    with pytest.raises(ValueError, match=r"shape \(3, 8, 6\) of the data, but saw 2 of shape \(3, 6, 8\)"):
+        matched(unbalanced, model, start=other)
+    for make in (matched, targeted_set):
+        with pytest.raises(ValueError, match="a batch needs 1 image or more, but saw 0"):
+            make(unbalanced, model, batch_size=0)
 
 
 @pytest.mark.parametrize("batch_size", [1, 7])

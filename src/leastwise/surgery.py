@@ -137,7 +137,7 @@ def replace_background(
     check_size(size)
     if masks is not None and masks.shape != (len(data), h, w):
         raise ValueError(f"masks need the shape {[len(data), h, w]}, one per example, but saw {list(masks.shape)}")
-    if masks is not None and not (masks.min() >= 0 and masks.max() <= 1):
+    if masks is not None and masks.size and not (masks.min() >= 0 and masks.max() <= 1):
         raise ValueError(f"masks lie between 0 and 1, but saw {masks.min()} to {masks.max()}: divide 8-bit ones by 255")
     return replace(data, images=OnColour(data.images, data.rows, masks, colour, size), rows=np.arange(len(data)))
 
@@ -199,6 +199,10 @@ def matched(
     images are drawn uniformly from `start`, by default from the other images of `data`, whatever
     their class: a start that knew y would carry its robust features into the set.
     """
+    if start is not None and (len(start) == 0 or start.shape != data.shape):
+        raise ValueError(
+            f"start images must have the shape {data.shape} of the data, but saw {len(start)} of shape {start.shape}"
+        )
     features = Features(wrap(model, data.k)).to(device)
     source, partner = (data, partners(data.ids, seed)) if start is None else (start, anywhere(data.ids, start, seed))
     far = math.sqrt(math.prod(data.shape))  # no two images are further apart
@@ -256,6 +260,8 @@ def rebuilt(
     watch: Watch,
 ) -> UInt8[np.ndarray, "n c h w"]:
     """What `craft` makes of every image, with the model in evaluation mode."""
+    if batch_size < 1:
+        raise ValueError(f"a batch needs 1 image or more, but saw {batch_size}")
     images = np.empty((len(data), *data.shape), dtype=np.uint8)
     with inference(model):
         for done in range(0, len(data), batch_size):

@@ -1,10 +1,13 @@
 """Data sets: subsets keep ids, any number of classes, clear refusals."""
 
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+from leastwise.commands.shared import chosen_device
 from leastwise.data import SOURCES, Dataset, load
 from leastwise.data.arrays import read_npz
 from tests.conftest import SHAPE, K
@@ -89,6 +92,10 @@ BAD = {
     "flat images": (GOOD | {"images": np.zeros((4, 25), np.uint8)}, "shape"),
     "nothing": ({"images": np.zeros((0, 1, 5, 5), np.uint8), "labels": np.zeros(0, np.int64)}, "at least one image"),
     "no labels": ({"images": GOOD["images"]}, "holds images"),
+    "no pixels": (GOOD | {"images": np.zeros((4, 3, 0, 0), np.uint8)}, "at least one pixel"),
+    "alpha": (GOOD | {"images": np.zeros((4, 6, 5, 4), np.uint8)}, "alpha channel at the end: drop it"),
+    "grey and alpha": (GOOD | {"images": np.zeros((4, 6, 5, 2), np.uint8)}, "alpha channel at the end: drop it"),
+    "a huge label": (GOOD | {"labels": np.array([0, 1, 1, 2**40])}, "labels up to 1099511627776: renumber them"),
     "objects": (GOOD | {"labels": np.array([0, 1, "x", None], dtype=object)}, "not a readable"),
 }
 
@@ -118,6 +125,28 @@ def test_layouts_and_default_names(tmp_path: Path) -> None:
         assert data.shape == (3, 5, 6) and np.array_equal(data.images[np.arange(4)], colour)
     assert read_npz(tmp_path / "grey.npz").shape == (1, 5, 6)
     assert read_npz(tmp_path / "grey.npz").names == ("0", "1", "2")
+
+
+def test_labels_without_names_may_have_gaps_up_to_a_thousand() -> None:
+    images = np.zeros((4, 1, 5, 5), np.uint8)
+    assert Dataset.of(images, np.array([0, 1, 1, 999])).k == 1000
+    with pytest.raises(ValueError, match="4 images without class names have labels up to 1000"):
+        Dataset.of(images, np.array([0, 1, 1, 1000]))
+    assert Dataset.of(images, np.array([0, 1, 1, 1000]), [f"c{c}" for c in range(1001)]).k == 1001
+
+
+def test_channels_first_images_four_pixels_wide_are_no_alpha_channel() -> None:
+    for c in (1, 3):
+        assert Dataset.of(np.zeros((4, c, 6, 4), np.uint8), np.arange(4)).shape == (c, 6, 4)
+
+
+def test_too_many_threads_are_refused() -> None:
+    most = 4 * (os.cpu_count() or 1)
+    with pytest.raises(ValueError, match=f"threads may be {most} at most on this machine, but saw 100000"):
+        chosen_device("cpu", 100_000)
+    with pytest.raises(ValueError, match="1 or more"):
+        chosen_device("cpu", -1)
+    assert chosen_device("cpu", 1) == "cpu" and torch.get_num_threads() == 1
 
 
 def test_unknown_names_splits_and_files_are_refused(tmp_path: Path) -> None:

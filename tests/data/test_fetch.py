@@ -15,8 +15,11 @@ import numpy as np
 import pytest
 
 from leastwise.data import SOURCES, load
-from leastwise.data.fetch import CONTENTS, check_contents, fetch, wanted
+from leastwise.data.archives import unpack, wanted
+from leastwise.data.download import part_path
+from leastwise.data.fetch import CONTENTS, DOWNLOADS, check_contents, fetch, only_one, replace_folder
 from leastwise.data.offers import ByHand, Debian, Facts, File, Npm, Official, Source, content
+from leastwise.data.places import find, not_here
 from leastwise.data.sources import IDX
 
 MEMBERS = {"test_batch.bin": bytes(3073 * 4), "data_batch_1.bin": bytes(range(256)) * 4000}
@@ -33,11 +36,14 @@ def archive(**extra: bytes) -> bytes:
 
 
 class Server(ThreadingHTTPServer):
-    """Serves one body; hears which ranges were asked for; may hang up early."""
+    """Serves one body; hears which ranges were asked for; may hang up early, or answer in a strange way."""
 
     body: bytes
     asked: list[str | None]
     cut: int | None
+    strange: bytes  # sent instead of a decent answer
+    ranges: bool
+    cut_after: int  # the answers before which nothing is cut
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -46,13 +52,21 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         span = self.headers.get("Range")
         self.server.asked.append(span)
+        if self.server.strange:
+            self.wfile.write(self.server.strange)
+            return
+        span = span if self.server.ranges else None
         start = int(span.removeprefix("bytes=").rstrip("-")) if span else 0
-        body = self.server.body[start:]
+        whole = self.server.body
+        body = whole[start:]
         self.send_response(206 if span else 200)
         self.send_header("Content-Length", str(len(body)))
+        if span:
+            self.send_header("Content-Range", f"bytes {start}-{len(whole) - 1}/{len(whole)}")
         self.end_headers()
-        self.wfile.write(body[: self.server.cut])
-        if self.server.cut is not None:
+        cut = self.server.cut if len(self.server.asked) > self.server.cut_after else None
+        self.wfile.write(body[:cut])
+        if cut is not None:
             self.wfile.flush()
             self.connection.close()
 
@@ -64,6 +78,7 @@ class Handler(BaseHTTPRequestHandler):
 def server() -> Iterator[Server]:
     with Server(("127.0.0.1", 0), Handler) as one:
         one.body, one.asked, one.cut = archive(), [], None
+        one.strange, one.ranges, one.cut_after = b"", True, 0
         threading.Thread(target=one.serve_forever, args=(0.02,), daemon=True).start()
         yield one
         one.shutdown()
@@ -101,6 +116,170 @@ def test_an_interrupted_download_goes_on_where_it_stopped(server: Server, tmp_pa
     fetch("cifar10", source(server), tmp_path)
     assert server.asked == [None, f"bytes={len(server.body) // 3}-"]
     assert check_contents(tmp_path / "cifar10") == len(MEMBERS)
+
+
+PAGE = b"<html>please log in</html>"
+STRANGE = {
+    "a short page": (b"HTTP/1.1 200 OK\r\nContent-Length: 26\r\n\r\n" + PAGE, "answered with 26 bytes instead of"),
+    "a short page of unannounced size": (b"HTTP/1.1 200 OK\r\n\r\n" + PAGE, "answered with 26 bytes instead of"),
+    "a part of another file": (
+        b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 500-525/526\r\n\r\n" + PAGE,
+        "answered with 526 bytes instead of",
+    ),
+    "another part": (
+        b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 7-32/33\r\n\r\n" + PAGE,
+        "answered with another part of the file",
+    ),
+    "a part of nothing": (b"HTTP/1.1 206 Partial Content\r\n\r\n" + PAGE, "answered with another part of the file"),
+    "not HTTP": (b"220 mail.example ESMTP\r\n\r\n", "cannot be reached (BadStatusLine("),
+    "chunks that break off": (
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\nabc",
+        "cannot be reached (IncompleteRead(",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", STRANGE)
+def test_a_strange_answer_leaves_the_part_alone_and_the_next_source_is_tried(
+    kind: str, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.strange, said = STRANGE[kind]
+    known = source(server)
+    (official,) = known.offers
+    assert isinstance(official, Official)
+    part = part_path(official.files[0], tmp_path / "root" / DOWNLOADS)
+    part.parent.mkdir(parents=True)
+    part.write_bytes(server.body[:500])
+    with pytest.raises(ValueError) as complaint:
+        fetch("cifar10", known, tmp_path / "root")
+    assert said in str(complaint.value)
+    assert [path.name for path in part.parent.iterdir()] == [part.name]
+    assert part.read_bytes() == server.body[:500]
+
+    (tmp_path / "packed.tgz").write_bytes(server.body)
+    tool(tmp_path / "bin", "npm", f"cp {tmp_path}/packed.tgz some-1.2.3.tgz", monkeypatch)
+    npm = Npm("some", "1.2.3", 1, hashlib.sha256(server.body).hexdigest(), tuple(MEMBERS))
+    told: list[str] = []
+    place = fetch("cifar10", replace(known, offers=(official, npm)), tmp_path / "root", tell=told.append)
+    assert check_contents(place) == len(MEMBERS) and len(told) == 1 and said in told[0]
+    assert not part.parent.exists()  # nobody needs the part any more
+
+
+def test_a_short_page_does_not_poison_the_next_run(server: Server, tmp_path: Path) -> None:
+    server.strange = STRANGE["a short page"][0]
+    with pytest.raises(ValueError, match=r"answered with 26 bytes instead of [\d,]+: is a login page in between\?"):
+        fetch("cifar10", source(server), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    server.strange = b""
+    assert check_contents(fetch("cifar10", source(server), tmp_path)) == len(MEMBERS)
+    assert server.asked == [None, None]
+
+
+def test_a_server_without_ranges_sends_all_of_it_again(server: Server, tmp_path: Path) -> None:
+    server.cut, server.ranges = 100, False
+    with pytest.raises(ValueError, match="connection ended after 100 of"):
+        fetch("cifar10", source(server), tmp_path)
+    server.cut = None
+    assert check_contents(fetch("cifar10", source(server), tmp_path)) == len(MEMBERS)
+    assert server.asked == [None, "bytes=100-"]
+
+
+def test_a_whole_file_of_unannounced_size_is_taken(server: Server, tmp_path: Path) -> None:
+    server.strange = b"HTTP/1.1 200 OK\r\n\r\n" + server.body
+    assert check_contents(fetch("cifar10", source(server), tmp_path)) == len(MEMBERS)
+    assert leftovers(tmp_path) == []
+
+
+def test_a_set_of_several_files_goes_on_with_the_file_that_stopped(server: Server, tmp_path: Path) -> None:
+    names = ("train_32x32.mat", "test_32x32.mat")
+    size, md5 = len(server.body), hashlib.md5(server.body).hexdigest()
+    files = tuple(File(f"http://127.0.0.1:{server.server_port}/{name}", size, md5) for name in names)
+    svhn = replace(SOURCES["svhn"], offers=(Official(files),))
+    server.cut, server.cut_after = 200, 1
+    with pytest.raises(ValueError, match=r"connection ended after 200 of [\d,]+ bytes of test_32x32\.mat"):
+        fetch("svhn", svhn, tmp_path)
+    server.cut = None
+    place = fetch("svhn", svhn, tmp_path)
+    assert server.asked == [None, None, "bytes=200-"]  # the first file came once
+    assert {name: (place / name).read_bytes() for name in names} == dict.fromkeys(names, server.body)
+    assert [path.name for path in tmp_path.iterdir()] == ["svhn"]
+
+
+def test_a_second_fetch_of_the_same_set_is_refused(server: Server, tmp_path: Path) -> None:
+    with only_one("cifar10", tmp_path / "cifar10") as alone:
+        assert alone
+        with pytest.raises(ValueError, match=r"another fetch of cifar10 into .* is under way"):
+            fetch("cifar10", source(server), tmp_path)
+        assert server.asked == []
+        with only_one("svhn", tmp_path / "svhn"):
+            pass  # another set is nobody's business
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / DOWNLOADS).mkdir()
+    (tmp_path / DOWNLOADS / "cifar10.lock").touch()  # of a process that was killed: nobody holds it
+    assert fetch("cifar10", source(server), tmp_path).is_dir()
+
+
+def test_temporary_folders_of_a_killed_fetch_are_removed(server: Server, tmp_path: Path) -> None:
+    for name in (".cifar10.abcd_123", ".cifar10-c.abcd_123", ".cifar10.backup"):
+        (tmp_path / name / "new").mkdir(parents=True)
+    fetch("cifar10", source(server), tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".cifar10-c.abcd_123", ".cifar10.backup", "cifar10"]
+
+
+def test_a_folder_that_was_being_replaced_when_the_fetch_was_killed_comes_back(server: Server, tmp_path: Path) -> None:
+    place = fetch("cifar10", source(server), tmp_path)
+    (tmp_path / ".cifar10.abcd_123").mkdir()
+    place.rename(tmp_path / ".cifar10.abcd_123/old")
+    with pytest.raises(ValueError, match="instead of 0000"):
+        fetch("cifar10", source(server, md5="0000"), tmp_path)
+    assert check_contents(place) == len(MEMBERS)
+
+
+def test_the_old_folder_comes_back_if_the_new_one_cannot_take_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "temporary/new").mkdir(parents=True)
+    (tmp_path / "cifar10").mkdir()
+    (tmp_path / "cifar10/old.txt").write_text("old")
+    rename = Path.rename
+
+    def failing(self: Path, target: Path) -> Path:
+        if self.name == "new":
+            raise OSError(13, "not allowed", str(self))
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", failing)
+    with pytest.raises(OSError, match="not allowed"):
+        replace_folder(tmp_path / "temporary/new", tmp_path / "cifar10")
+    assert (tmp_path / "cifar10/old.txt").read_text() == "old"
+    assert [path.name for path in (tmp_path / "temporary").iterdir()] == ["new"]
+
+
+def test_a_damaged_archive_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    # Compresses by half only, so that cuts and changes fall inside the codes of this member.
+    noise = np.random.default_rng(0).integers(0, 16, 300_000, dtype=np.uint8).tobytes()
+    packed = archive(noise=noise)
+    zipped = io.BytesIO()
+    with zipfile.ZipFile(zipped, "w", zipfile.ZIP_DEFLATED) as out:
+        out.writestr("x/noise", noise + bytes(300_000))
+    middle, other = len(packed) // 2, np.random.default_rng(1).bytes(5000)
+    broken = {
+        "short.tar.gz": packed[:5],
+        "cut.tar.gz": packed[:middle],
+        "changed.tar.gz": packed[:middle] + other + packed[middle + 5000 :],
+        "changed.zip": zipped.getvalue()[:1000] + other + zipped.getvalue()[6000:],
+        "page.zip": PAGE,
+    }
+    for name, body in broken.items():
+        (tmp_path / name).write_bytes(body)
+        with pytest.raises(ValueError, match=f"{name} cannot be unpacked .*: it is cut off or not an archive"):
+            unpack(tmp_path / name, ("noise",), tmp_path, lambda *_: None)
+
+
+@pytest.mark.parametrize("text", ["[]", "null", "3", '{"test_batch.bin": 3}', '{"test_batch.bin": null}', "{", "\xff"])
+def test_a_list_of_contents_that_is_not_ours(text: str, tmp_path: Path) -> None:
+    (tmp_path / CONTENTS).write_bytes(text.encode("latin1"))
+    assert check_contents(tmp_path) is None
 
 
 def test_a_wrong_checksum_is_refused_and_nothing_is_kept(server: Server, tmp_path: Path) -> None:
@@ -281,6 +460,25 @@ def test_a_set_that_is_not_here_says_how_to_get_it(tmp_path: Path, monkeypatch: 
         load("svhn/train")
     with pytest.raises(ValueError, match="has no split 'valid': choose train or test or extra"):
         load("svhn/valid")
+
+
+def test_a_named_folder_that_is_not_there_or_a_file_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    usual = "svhn is not on this machine: run `leastwise data fetch svhn`, or set LEASTWISE_DATA to a folder that "
+    usual += "holds svhn"
+    monkeypatch.delenv("LEASTWISE_DATA", raising=False)
+    assert not_here("svhn", ("svhn", "SVHN")) == usual
+    monkeypatch.setenv("LEASTWISE_DATA", str(tmp_path))
+    assert not_here("svhn", ("svhn", "SVHN")) == usual
+    monkeypatch.setenv("LEASTWISE_DATA", str(tmp_path / "none"))
+    absent = f", and the folder {tmp_path}/none that LEASTWISE_DATA names does not exist"
+    assert not_here("svhn", ("svhn", "SVHN")) == usual + absent
+    (tmp_path / "cache/leastwise/data/SVHN").mkdir(parents=True)
+    (tmp_path / "cache/leastwise/data/SVHN/x").touch()
+    assert find(("svhn", "SVHN")) == tmp_path / "cache/leastwise/data/SVHN"  # the cache is still looked at
+    (tmp_path / "none").write_text("a file")
+    with pytest.raises(ValueError, match=r"none is a file, but LEASTWISE_DATA or --data-dir must name a folder"):
+        load("svhn/train")
 
 
 def official_records(data_path: Path) -> bytes:

@@ -1,6 +1,7 @@
 """Folders of image files: unbalanced and empty classes, damaged and grey images, memory that stays flat."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from leastwise.data import load
+from leastwise.data import files, load
 from leastwise.data.files import examine
 
 RNG = np.random.default_rng(1)
@@ -116,6 +117,180 @@ def test_files_of_other_kinds_are_faults_not_crashes(tmp_path: Path, monkeypatch
         (tmp_path / name).write_bytes(content)
     found = examine([tmp_path / name for name in names], tmp_path, lambda done, total: None)
     assert all(one.fault for one in found)
+
+
+def test_sixteen_bits_become_eight_and_thirty_two_are_left_out(folder: Path) -> None:
+    levels = np.array([0, 128, 129, 257 * 77, 65535], np.uint16)
+    deep = np.resize(levels, (16, 20))
+    for name in ("deep.png", "deep.tif", "deep.pgm"):
+        Image.fromarray(deep).save(folder / "empty" / name)
+    Image.fromarray(np.zeros((16, 20), np.float32)).save(folder / "empty/float.tif")
+    Image.fromarray(np.zeros((16, 20), np.int32)).save(folder / "empty/integer.tif")
+    data = load(str(folder)).only(["empty"])
+    assert len(data) == 3
+    expected = np.broadcast_to(np.rint(deep / 257).astype(np.uint8), (3, 3, 16, 20))
+    assert np.array_equal(data.images[data.rows], expected) and expected[0, 0, 0, :5].tolist() == [0, 0, 1, 77, 255]
+    skipped, grey = data.notes
+    assert "empty/float.tif (32-bit pixels: save it as 8-bit)" in skipped and "empty/integer.tif (32-bit" in skipped
+    assert grey.startswith("4 greyscale images made into three equal channels: ant/3.jpg, empty/deep.pgm")
+
+
+@pytest.mark.parametrize("held_out", ["test", "val", "validation", "valid", "dev"])
+def test_names_of_splits(folder: Path, held_out: str) -> None:
+    both = folder.parent / "both"
+    both.mkdir()
+    folder.rename(both / held_out)
+    with pytest.raises(ValueError, match=f"holds {held_out}, but the split 'train' is wanted"):
+        load(str(both), split="train")
+    jpeg(both / "train/ant/0.jpg")
+    assert load(str(both), split="test").names == ("ant", "empty", "zebra")
+    assert load(str(both), split="train").names == ("ant",)
+
+
+def test_classes_called_like_splits(folder: Path) -> None:
+    for n, name in enumerate(("train", "truck", "car")):
+        jpeg(folder.parent / f"vehicles/{name}/{n}.jpg")
+    for split in ("train", "test"):
+        assert load(str(folder.parent / "vehicles"), split=split).names == ("car", "train", "truck")
+    jpeg(folder.parent / "vehicles/train/steam/9.jpg")  # sub-folders of a class
+    assert load(str(folder.parent / "vehicles"), split="train").counts.tolist() == [1, 2, 1]
+    jpeg(folder.parent / "no-classes/train/0.jpg")
+    jpeg(folder.parent / "no-classes/test/0.jpg")
+    with pytest.raises(ValueError, match="holds no class folders, but the split 'test' is wanted"):
+        load(str(folder.parent / "no-classes"))
+
+
+def test_the_first_of_several_held_out_folders(folder: Path) -> None:
+    for n, name in enumerate(("valid", "test", "train")):
+        for m in range(n + 1):
+            jpeg(folder.parent / f"three/{name}/ant/{m}.jpg")
+    assert [len(load(str(folder.parent / "three"), split)) for split in ("test", "valid", "val", "train")] == [
+        2,
+        1,
+        2,
+        3,
+    ]
+
+
+def test_linked_folders_are_followed_once(folder: Path) -> None:
+    jpeg(folder.parent / "elsewhere/b.jpg")
+    jpeg(folder.parent / "elsewhere/a/z.jpg")
+    (folder / "empty/link").symlink_to(folder.parent / "elsewhere")
+    (folder.parent / "elsewhere/back").symlink_to(folder.parent / "elsewhere")  # a cycle
+    (folder / "empty/up").symlink_to(folder)  # all classes
+    data = load(str(folder))
+    assert data.counts.tolist() == [4, 2, 3]
+    rows = data.only(["empty"]).rows
+    assert isinstance(data.images, files.ImageFiles)
+    listed = [data.images.paths[row].relative_to(folder).as_posix() for row in rows]
+    assert listed == ["empty/link/a/z.jpg", "empty/link/b.jpg"]
+
+
+def test_files_that_cannot_be_opened_are_faults_and_tried_again(folder: Path) -> None:
+    (folder / "empty/0.jpg").symlink_to(folder.parent / "later.jpg")
+    data = load(str(folder))
+    assert data.counts.tolist() == [4, 0, 3] and "empty/0.jpg (No such file or directory)" in data.notes[0]
+    jpeg(folder.parent / "later.jpg")
+    assert load(str(folder)).counts.tolist() == [4, 1, 3]
+
+
+def test_a_file_without_permission_is_a_fault(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The administrator may read everything, so the refusal is played."""
+    read = Path.read_bytes
+
+    def refuse(path: Path) -> bytes:
+        if path.name == "2.jpg":
+            raise PermissionError(13, "Permission denied", str(path))
+        return read(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", refuse)
+        data = load(str(folder))
+        assert data.counts.tolist() == [3, 0, 2] and "ant/2.jpg (Permission denied)" in data.notes[0]
+    assert load(str(folder)).counts.tolist() == [4, 0, 3]  # a new permission changes neither size nor date
+
+
+def test_without_a_cache_the_folder_is_read_all_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder.parent / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder.parent / "file"))  # nothing can be written into a file
+    assert len(load(str(folder))) == 7
+    assert len(load(str(folder))) == 7
+
+
+@pytest.mark.parametrize("content", ["[1]", '{"a": 3}', '{"a": [1, 2]}', "\xff"])
+def test_a_memory_of_another_form_is_made_anew(folder: Path, content: str) -> None:
+    load(str(folder))
+    (memory,) = (folder.parent / "cache/leastwise/examined").iterdir()
+    memory.write_text(content, "latin-1")
+    assert len(load(str(folder))) == 7
+
+
+def test_names_that_are_not_unicode(folder: Path) -> None:
+    try:
+        (folder / os.fsdecode(b"b\xe4r")).mkdir()
+    except OSError:
+        pytest.skip("this file system has only Unicode names")
+    jpeg(folder / os.fsdecode(b"b\xe4r") / os.fsdecode(b"\xff.jpg"))
+    (folder / os.fsdecode(b"b\xe4r") / os.fsdecode(b"\xfe.jpg")).write_bytes(b"no image")
+    seen: list[int] = []
+    for _ in range(2):
+        data = load(str(folder), watch=lambda done, total: seen.append(done))
+        assert data.names == ("ant", "b\\udce4r", "empty", "zebra") and data.counts.tolist() == [4, 1, 0, 3]
+        assert "b\\udce4r/\\udcfe.jpg" in data.notes[0]
+        data.digest()
+    assert seen == list(range(1, 11))  # remembered the second time
+
+
+def test_an_interrupted_examination_goes_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "BLOCK", 2)
+    seen: list[tuple[int, int]] = []
+
+    def interrupt(done: int, total: int) -> None:
+        seen.append((done, total))
+        if done == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        load(str(folder), watch=interrupt)
+    assert seen == [(n, 8) for n in range(1, 6)]
+    seen.clear()
+    assert len(load(str(folder), watch=lambda *progress: seen.append(progress))) == 7
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_the_memory_is_written_on_the_way(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "BLOCK", 1)
+    monkeypatch.setattr(files, "REMEMBERED", 3)
+    sizes: list[int] = []
+    monkeypatch.setattr(files, "remember", lambda memory, known, stamps: sizes.append(len(known)))
+    load(str(folder))
+    assert sizes == [3, 6, 8]
+
+
+def test_large_and_transparent_images_without_warnings(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every warning is an error in these tests."""
+    palette = Image.new("P", (20, 16), 1)
+    palette.putpalette([0, 0, 0, 10, 200, 30])
+    palette.save(folder / "empty/palette.png", transparency=bytes((0, 128)))
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 400)
+    jpeg(folder / "empty/large.jpg", (25, 20))  # 500 pixels: Pillow warns, and refuses from 801 on
+    data = load(str(folder))
+    assert data.counts.tolist() == [4, 1, 3] and "empty/large.jpg (25x20 pixels are too many" in data.notes[0]
+    rows = data.only(["empty"]).rows
+    assert data.images[rows][0, :, 3, 4].tolist() == [10, 200, 30]
+
+
+@pytest.mark.parametrize(("spec", "complaint"), [("", "is empty"), (" ", "is empty")])
+def test_an_empty_name_is_not_this_folder(spec: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        load(spec)
+
+
+def test_sizes_beyond_reason(folder: Path) -> None:
+    for size in ("1000000", "4097", "9" * 50):
+        with pytest.raises(ValueError, match="4096 pixels at most"):
+            load(f"{folder}@{size}")
+    assert load(f"{folder}@4096").shape == (3, 4096, 4096)
 
 
 MEMORY = """

@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import pickle
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -125,6 +126,28 @@ def test_cifar100_binary_reads_back(tmp_path: Path) -> None:
     (tmp_path / "test.bin").write_bytes(records.tobytes())
     data = read_cifar100(tmp_path, "test")
     assert np.array_equal(all_pixels(data), images) and data.labels.tolist() == [49, 33, 72]
+    records[1, 0] = 3  # class 33 belongs to superclass 10
+    (tmp_path / "test.bin").write_bytes(records.tobytes())
+    with pytest.raises(ValueError, match="class 33 with the superclass 3, but CIFAR-100 has it in 10"):
+        read_cifar100(tmp_path, "test")
+
+
+def test_wrong_superclasses_in_other_forms_of_cifar100(tmp_path: Path) -> None:
+    images, fine, coarse = pixels(3, 3, 32, 32), [49, 33, 33], [10, 10, 9]
+    write_python(tmp_path / "test", images, fine_labels=fine, coarse_labels=coarse)
+    with pytest.raises(ValueError, match="class 33 with the superclass 9"):
+        read_cifar100(tmp_path, "test")
+    write_python(tmp_path / "test", images, fine_labels=fine)  # told nothing, checked nothing
+    assert read_cifar100(tmp_path, "test").labels.tolist() == fine
+    (tmp_path / "test").unlink()
+    named = {"fine_names": list(CIFAR100), "coarse_names": [name for name, _ in CIFAR100_GROUPS]}
+    for second in (10, 9):
+        np.savez(tmp_path / "test.npz", images=images, fine_labels=fine, coarse_labels=[10, second, second], **named)
+        if second == 10:
+            assert dict(read_cifar100(tmp_path, "test").groups)["large natural outdoor scenes"] == (33, 49)
+        else:
+            with pytest.raises(ValueError, match="class 33 with the superclass 9"):
+                read_cifar100(tmp_path, "test")
 
 
 def test_cifar10_sheets_read_back(tmp_path: Path) -> None:
@@ -301,6 +324,70 @@ def test_npz_that_is_cut_off(tmp_path: Path) -> None:
         load(str(tmp_path / "x.npz"))
 
 
+def npy_header(shape: str) -> bytes:
+    head = f"{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head.encode()
+
+
+HUGE = "(1000000, 3, 1000000, 1000000)"  # 3e18 bytes
+
+
+def hostile_npz(path: Path, case: str) -> None:
+    np.savez_compressed(path, images=np.tile(pixels(1, 3, 64, 64), (99, 1, 1, 1)), labels=np.arange(99) % 3)
+    whole = bytearray(path.read_bytes())
+    if case == "packed bytes changed":
+        whole[200:260] = bytes(60)
+    elif case == "encrypted":
+        for mark, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+            whole[whole.index(mark) + offset] |= 1
+    if case in ("packed bytes changed", "encrypted"):
+        path.write_bytes(whole)
+        return
+    content = {"not an array": b"hello" * 9, "huge": npy_header(HUGE) + bytes(9)}
+    large = npy_header("(10000000, 3, 5, 5)") + bytes(2 << 20)  # large enough to be mapped
+    content |= {"too long for its file": large, "negative": npy_header("(-4, 3, 5, 5)") + bytes(300)}
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("images.npy", content[case])
+        archive.writestr("labels.npy", npy_header("(4,)") + bytes(4))
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        ("packed bytes changed", "invalid|error|CRC"),
+        ("encrypted", "encrypted"),
+        ("not an array", "magic string"),
+        ("huge", "3,000,000,000,000,000,000 bytes are announced, but 9 are there"),
+        ("too long for its file", "750,000,000 bytes are announced"),
+        ("negative", "cannot have the shape"),
+    ],
+)
+def test_hostile_archives_get_one_sentence(tmp_path: Path, case: str, reason: str) -> None:
+    hostile_npz(tmp_path / "x.npz", case)
+    with pytest.raises(ValueError, match=rf"(?s)not a readable \.npz of plain arrays \(.*({reason})") as seen:
+        load(str(tmp_path / "x.npz"))
+    assert "\n" not in str(seen.value)
+
+
+@pytest.mark.parametrize("shape", [HUGE, "(10, 3, 5, 5)", "(-1, 3, 5, 5)"])
+def test_hostile_npy_files_get_one_sentence(tmp_path: Path, shape: str) -> None:
+    (tmp_path / "images.npy").write_bytes(npy_header(shape) + bytes(300))
+    np.save(tmp_path / "labels.npy", np.zeros(10, int))
+    with pytest.raises(ValueError, match=r"not a readable \.npy of plain numbers \(.*(announced|cannot have)"):
+        load(str(tmp_path / "images.npy"))
+
+
+def test_names_in_an_archive(tmp_path: Path) -> None:
+    arrays = {"images": pixels(2, 3, 5, 5), "labels": np.array([0, 1])}
+    np.savez(tmp_path / "x.npz", names=np.array(["ant", "Bär"]).astype(object).astype("U"), **arrays)
+    assert load(str(tmp_path / "x.npz")).names == ("ant", "Bär")
+    np.savez(tmp_path / "x.npz", names=np.array([b"ant", "Bär".encode()]), **arrays)
+    assert load(str(tmp_path / "x.npz")).names == ("ant", "Bär")
+    np.savez(tmp_path / "x.npz", names=np.array("ant"), **arrays)
+    with pytest.raises(ValueError, match=r"names need the shape \[classes\], but have \[\]"):
+        load(str(tmp_path / "x.npz"))
+
+
 @pytest.mark.parametrize("name", ["images.npy", "test_images.npy"])
 def test_npy_with_labels_beside_it(tmp_path: Path, name: str) -> None:
     images = pixels(6, 9, 7, 3)
@@ -381,10 +468,54 @@ def test_resize_and_centre_crop_against_pil(tmp_path: Path) -> None:
     assert np.array_equal(all_pixels(read_imagenet(tmp_path, "val"))[0], np.asarray(expected).transpose(2, 0, 1))
 
 
+def test_the_longer_side_is_cut_down_not_rounded(tmp_path: Path) -> None:
+    """451 x 300: 256 * 451 / 300 is 384.9, and torchvision makes it 384."""
+    image = Image.fromarray(pixels(300, 451, 3))
+    (tmp_path / "val/n01").mkdir(parents=True)
+    image.save(tmp_path / "val/n01/a.png")
+    expected = image.resize((384, 256), Image.Resampling.BILINEAR).crop((80, 16, 304, 240))
+    assert np.array_equal(all_pixels(read_imagenet(tmp_path, "val"))[0], np.asarray(expected).transpose(2, 0, 1))
+
+
+TINY = "val_annotations.txt"
+KAGGLE = "LOC_val_solution.csv"
+GROUND_TRUTH = "ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "complaint"),
+    [
+        (TINY, b"ILSVRC2012_val_00000001.JPEG\n", f"{TINY}, line 1: an image and its class are needed"),
+        (TINY, b"\xff\xfe", f"{TINY} is not text in UTF-8"),
+        (KAGGLE, b"ImageId,Box\nILSVRC2012_val_00000001,n01\n", f"{KAGGLE} has no column PredictionString"),
+        (KAGGLE, b"", f"{KAGGLE} has no column ImageId and PredictionString"),
+        (KAGGLE, b"ImageId,PredictionString\na,n01 1\nb,\n", f"{KAGGLE}, row 2: an image and its class"),
+        (KAGGLE, b"ImageId,PredictionString\na\n", f"{KAGGLE}, row 1: an image and its class"),
+        (GROUND_TRUTH, b"2\n9\n", "ground_truth.txt, line 2: '9' is not the number of a class"),
+        (GROUND_TRUTH, b"x\n", "ground_truth.txt, line 1: 'x' is not the number of a class"),
+    ],
+)
+def test_wrong_annotations_are_named(tmp_path: Path, name: str, text: bytes, complaint: str) -> None:
+    save_image(tmp_path / "val/ILSVRC2012_val_00000001.JPEG", (30, 26), (40, 0, 0))
+    if name == GROUND_TRUTH:
+        devkit(tmp_path)
+    (tmp_path / name).write_bytes(text)
+    with pytest.raises(ValueError, match=complaint):
+        read_imagenet(tmp_path, "val")
+
+
+def test_tiny_imagenet_with_an_unknown_class(tmp_path: Path) -> None:
+    (tmp_path / "wnids.txt").write_text("n02\nn01\n")
+    save_image(tmp_path / "val/images/val_0.png", (64, 64), (0, 0, 255))
+    (tmp_path / "val/val_annotations.txt").write_text("\nval_0.png\tn77\t0\t0\t62\t62\n")
+    with pytest.raises(ValueError, match=r"val_annotations\.txt, line 2: the class 'n77' is not one of the 2"):
+        read_tiny_imagenet(tmp_path, "val")
+
+
 # Hugging Face
 
 
-def write_huggingface(folder: Path, images: np.ndarray, labels: list[int], names: list[str]) -> None:
+def write_huggingface(folder: Path, images: np.ndarray, labels: list[int | None], names: list[str]) -> None:
     """What `datasets.Dataset.save_to_disk` leaves behind, as far as it matters."""
     import io
 
@@ -393,7 +524,8 @@ def write_huggingface(folder: Path, images: np.ndarray, labels: list[int], names
     encoded = []
     for image in images:
         buffer = io.BytesIO()
-        Image.fromarray(image.transpose(1, 2, 0)).save(buffer, "PNG")
+        shown = Image.fromarray(image.transpose(1, 2, 0).squeeze())
+        shown.save(buffer, "TIFF" if shown.mode == "F" else "PNG")
         encoded.append({"bytes": buffer.getvalue(), "path": None})
     kind = pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])
     table = pyarrow.table({"image": pyarrow.array(encoded, kind), "label": pyarrow.array(labels, pyarrow.int64())})
@@ -425,6 +557,41 @@ def test_huggingface_that_is_cut_off(tmp_path: Path) -> None:
         load(str(tmp_path / "set"))
 
 
+def test_huggingface_with_deep_pixels(tmp_path: Path) -> None:
+    levels = np.array([0, 128, 129, 257 * 77, 65535], np.uint16).reshape(1, 1, 1, 5).repeat(3, axis=2)
+    write_huggingface(tmp_path / "set", levels, [0], ["ant"])
+    data = load(str(tmp_path / "set"))
+    assert data.shape == (1, 3, 5) and all_pixels(data)[0, 0, 0].tolist() == [0, 0, 1, 77, 255]
+    write_huggingface(tmp_path / "float", np.zeros((1, 1, 3, 5), np.float32), [0], ["ant"])
+    with pytest.raises(ValueError, match="cannot be decoded: 32-bit pixels: save it as 8-bit"):
+        all_pixels(load(str(tmp_path / "float")))
+
+
+def test_huggingface_descriptions(tmp_path: Path) -> None:
+    images = pixels(2, 3, 12, 10)
+    write_huggingface(tmp_path / "set", images, [1, 0], ["ant", "bee"])
+    info = tmp_path / "set/dataset_info.json"
+    features = json.loads(info.read_text())["features"]
+    boxes = [{"dtype": "float32", "_type": "Value"}]
+    info.write_text(json.dumps({"features": features | {"boxes": boxes}}))  # a column of lists is nothing unusual
+    assert np.array_equal(all_pixels(load(str(tmp_path / "set"))), images)
+    for content, complaint in (
+        ("[1]", r"dataset_info\.json needs a JSON object, but holds a list"),
+        ("{", r"dataset_info\.json is not JSON"),
+        ("{}", r"dataset_info\.json needs the features"),
+        (json.dumps({"features": features | {"label": {"_type": "ClassLabel"}}}), "needs the names of the classes"),
+    ):
+        info.write_text(content)
+        with pytest.raises(ValueError, match=complaint):
+            load(str(tmp_path / "set"))
+    (tmp_path / "set/dataset_dict.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"dataset_dict\.json needs a list of splits"):
+        load(str(tmp_path / "set"))
+    write_huggingface(tmp_path / "holes", images, [1, None], ["ant", "bee"])
+    with pytest.raises(ValueError, match=r"1 of the 2 images in .* have no label"):
+        load(str(tmp_path / "holes"))
+
+
 # groups
 
 
@@ -438,8 +605,10 @@ def test_groups_from_a_text_file(tmp_path: Path, unbalanced: Dataset) -> None:
         ("six legs ant", "line 1: write `group: class"),
         ("six legs: ant, fly", "a class 'fly' that the data does not have"),
         ("# nothing", "names no group"),
+        ("few: ant\nmany: bee\nfew : cow", "line 3: the group 'few' was there before"),
+        ("B\xe4ren: ant", "is not text in UTF-8"),
     ):
-        path.write_text(text)
+        path.write_bytes(text.encode("latin-1"))
         with pytest.raises(ValueError, match=complaint):
             read_groups(path, unbalanced.names)
     with pytest.raises(ValueError, match="one group only"):

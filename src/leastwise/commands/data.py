@@ -31,9 +31,10 @@ class ListData:
 
     def run(self) -> None:
         use_data_dir(self.data_dir)
+        from leastwise import report
         from leastwise.data import SOURCES
         from leastwise.data.offers import origin
-        from leastwise.data.places import find
+        from leastwise.data.places import absent_root, find
 
         table = Table(box=box.SIMPLE_HEAD, show_header=False, show_lines=True)
         for name, source in SOURCES.items():
@@ -42,7 +43,10 @@ class ListData:
             lines = [source.about, f"splits: {some_splits(source.splits)}"]
             lines += [f"from {origin(offer)}" for offer in source.offers]
             table.add_row(Text(name, style="bold"), Text("\n".join([*lines, here])))
-        Screen().print(table)
+        console = Screen()
+        console.print(table)
+        if absent := absent_root():
+            report.say(console, absent)
 
 
 @dataclass(frozen=True)
@@ -67,16 +71,17 @@ class Fetch:
         use_data_dir(self.data_dir)
         from leastwise import report
         from leastwise.data.fetch import fetch
-        from leastwise.data.places import write_root
+        from leastwise.data.places import find, write_root
         from leastwise.store import check_writable
 
         name, source = known(self.name)
         console = Screen()
-        root = write_root()
-        target = root / source.folders[0] if source.folders else root
-        if source.folders and target.is_dir() and not self.fresh:
-            report.say(console, f"{name} is there, in {target}: `leastwise data verify {name}` checks it")
+        there = None if self.fresh else find(source.folders)
+        if there is not None:
+            checks = f"`leastwise data verify {name}` checks it"
+            report.say(console, f"{name} is there, in {there}: {checks}, and --fresh fetches it again")
             return
+        root = write_root()
         check_writable(root)
         with report.transfer(console) as watch:
             given = Path(self.given) if self.given else None
@@ -150,24 +155,35 @@ def known(name: str) -> "tuple[str, Source]":
     return name, SOURCES[name]
 
 
+# How the names of a split's files begin, where not with the split itself.
+BEGINNINGS = {"train": ("train", "data_batch_"), "test": ("test", "t10k")}
+
+
 def check(console: Screen, name: str) -> None:
     """Files as fetched, facts as known, content as known."""
     from leastwise import report
     from leastwise.data.fetch import check_contents
     from leastwise.data.offers import content
-    from leastwise.data.places import find
+    from leastwise.data.places import find, not_here
 
     _, source = known(name)
-    place = find(source.folders)
-    files = check_contents(place) if place else None
+    place = find(source.folders) if source.folders else Path()
+    if place is None:
+        raise ValueError(not_here(name, source.folders))
+    files = check_contents(place) if source.folders else None
     if files:
         report.say(console, f"{name}: {files} files are as they were fetched")
+    read = 0
     for split in source.splits:
         try:
             data = loaded(console, f"{name}/{split}")  # raises if a fact does not hold
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            if some_of(source, place, split):
+                lacks = ", ".join(missing(source, place, split)) or error.filename
+                raise ValueError(f"{name}/{split} is not whole: {place} lacks {lacks}; fetch it with --fresh") from None
             report.say(console, f"{name}/{split}: not here")
             continue
+        read += 1
         said = f"{name}/{split}: {len(data):,} images of {data.k} classes, facts hold"
         if split in source.facts.content:
             if content(data) != source.facts.content[split]:
@@ -176,3 +192,41 @@ def check(console: Screen, name: str) -> None:
         report.say(console, said)
         for note in data.notes:
             report.say(console, f"  {note}")
+    if not read:
+        raise ValueError(f"{place} holds no files of {name}: fetch it with `leastwise data fetch {name} --fresh`")
+
+
+def some_of(source: "Source", place: Path, split: str) -> bool:
+    """Whether any file of the split is there, in any form."""
+    present = {path.stem for path in place.iterdir()}
+    return (place / split).exists() or any(Path(file).stem in present for form in forms(source, split) for file in form)
+
+
+def missing(source: "Source", place: Path, split: str) -> list[str]:
+    """What the split lacks of the form that it is in: the one with the fewest gaps, then with the most of its names."""
+    present = {path.name for path in place.iterdir()}
+    stems = {Path(name).stem for name in present}
+    gaps = [
+        (len(gap), -len(form & present), sorted(gap))
+        for form in forms(source, split)
+        if (gap := {file for file in form if Path(file).stem not in stems})
+    ]
+    if not gaps:
+        return []
+    _, exact, names = min(gaps)
+    return names if exact else [Path(file).stem for file in names]  # a form without the endings that we know
+
+
+def forms(source: "Source", split: str) -> list[set[str]]:
+    """The names of the split's files, for each source that lists them."""
+    from leastwise.data.offers import Debian, Npm, Official
+
+    begin = BEGINNINGS.get(split, (split.rpartition("-")[0] or split,))  # fog-3 is in fog.npy
+    names = []
+    for offer in source.offers:
+        match offer:
+            case Official(files):
+                names.append([name for file in files for name in file.keep or (file.name,)])
+            case Npm(keep=keep) | Debian(keep=keep):
+                names.append(list(keep))
+    return [{name for name in form if name.startswith(begin)} for form in names]

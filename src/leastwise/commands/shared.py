@@ -53,6 +53,9 @@ def chosen_device(device: str, threads: int) -> str:
 
     if threads < 0:
         raise ValueError(f"threads must be 1 or more, but saw {threads}")
+    most = 4 * (os.cpu_count() or 1)  # beyond, threads only wait; with very many, the process dies
+    if threads > most:
+        raise ValueError(f"threads may be {most} at most on this machine, but saw {threads}")
     if threads:
         torch.set_num_threads(threads)
     if device == "auto":

@@ -6,10 +6,10 @@ from pathlib import Path
 from leastwise.data.arrays import read_npy, read_npz, save_npz
 from leastwise.data.classes import read_groups
 from leastwise.data.dataset import Batch, Dataset, Groups
-from leastwise.data.files import Watch, read_folder
+from leastwise.data.files import Watch, folders_in, images_under, read_folder
 from leastwise.data.huggingface import is_huggingface, read_huggingface
 from leastwise.data.offers import Source, read_source
-from leastwise.data.places import find
+from leastwise.data.places import find, not_here
 from leastwise.data.sources import SOURCES
 
 __all__ = ["DEFAULT", "SOURCES", "Batch", "Dataset", "Groups", "Source", "load", "read_groups", "save_npz"]
@@ -19,6 +19,8 @@ STAND_INS = {
     "test": "val",
     "val": "test",
 }  # ImageNet's test labels are secret; its validation set is what people report
+HELD_OUT = ("test", "val", "validation", "valid", "dev")  # what folders call it
+LARGEST_SIZE = 4096  # pixels; a float batch of 50 would be 10 GB
 
 
 def load(spec: str, split: str = "test", watch: Watch = lambda done, total: None) -> Dataset:
@@ -27,6 +29,8 @@ def load(spec: str, split: str = "test", watch: Watch = lambda done, total: None
     `@SIZE` at the end (`imagenet/val@299`, `photos@64`) resizes image files and cuts out their middle square.
     A path is an `.npz`, an `.npy`, a folder with one sub-folder of images per class, or a Hugging Face data set.
     """
+    if not spec.strip():
+        raise ValueError("the name or path of the data set is empty: for the folder you are in, write .")
     place, size = sized(spec)
     name, _, named_split = place.partition("/")
     if name in SOURCES:
@@ -54,6 +58,8 @@ def sized(spec: str) -> tuple[str, int | None]:
         return spec, None
     if int(match[2]) < 1:
         raise ValueError(f"a size must be 1 pixel or more, but saw {match[2]}")
+    if len(match[2]) > 9 or int(match[2]) > LARGEST_SIZE:
+        raise ValueError(f"a size may be {LARGEST_SIZE} pixels at most, but saw {match[2][:20]}")
     return match[1], int(match[2])
 
 
@@ -65,10 +71,7 @@ def load_known(name: str, source: Source, named: str, wanted: str, size: int | N
         raise ValueError(f"{name} has images of one size, {source.facts.shape}: leave the size out")
     folder = find(source.folders) if source.folders else Path()
     if folder is None:
-        raise ValueError(
-            f"{name} is not on this machine: run `leastwise data fetch {name}`, or set LEASTWISE_DATA to a folder "
-            f"that holds {source.folders[0]}"
-        )
+        raise ValueError(not_here(name, source.folders))
     data = read_source(source, folder, split, size, watch)
     source.facts.check(name, split, data)
     return data
@@ -79,6 +82,28 @@ def choices(splits: tuple[str, ...]) -> str:
 
 
 def load_folder(path: Path, split: str, size: int | None, watch: Watch) -> Dataset:
-    """A folder of class folders; if it has a sub-folder called like the split, that one."""
-    inner = [path / name for name in (split, STAND_INS.get(split, split)) if (path / name).is_dir()]
-    return read_folder(inner[0] if inner else path, size, watch)
+    """A folder of class folders, or of splits that hold them."""
+    wanted = (split, *HELD_OUT) if split in HELD_OUT else (split,)
+    splits = split_folders(path, {"train", *HELD_OUT, split})
+    if splits is None:
+        return read_folder(path, size, watch)
+    found = [splits[name] for name in wanted if name in splits]
+    if not found:
+        raise ValueError(
+            f"{path} holds {' and '.join(splits) or 'no class folders'}, but the split {split!r} is wanted: "
+            f"put a folder for each class into {path / split}"
+        )
+    return read_folder(found[0], size, watch)
+
+
+def split_folders(path: Path, names: set[str]) -> dict[str, Path] | None:
+    """The sub-folders that are splits, or nothing if the sub-folders are classes.
+
+    A split has class folders inside. One alone beside folders with images is a class that is called like a split.
+    """
+    named = [inner for inner in folders_in(path) if inner.name in names]
+    others = [inner for inner in folders_in(path) if inner.name not in names]
+    splits = {inner.name: inner for inner in named if folders_in(inner)}
+    if named and not others:
+        return splits
+    return splits if len(splits) > 1 or (splits and not any(map(images_under, others))) else None

@@ -4,16 +4,18 @@ Pickled content is refused: `allow_pickle=False` means an object array raises in
 Arrays are memory-mapped wherever the file holds them uncompressed (`.npy`, and what `numpy.savez` writes).
 """
 
+import math
 import zipfile
+from io import BufferedIOBase
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 import numpy as np
 from jaxtyping import Int, Integer, UInt8
 
-from leastwise.data.dataset import Dataset, Groups, ImageRows
+from leastwise.data.classes import read_text
+from leastwise.data.dataset import Dataset, Groups, ImageRows, printable
 
-UNREADABLE = (ValueError, OSError, EOFError, TypeError, KeyError, NotImplementedError, zipfile.BadZipFile)
 SAVED_AT_ONCE = 256  # images
 LOCAL_HEADER = 30  # bytes before the name in a zip entry's own header
 
@@ -46,21 +48,35 @@ def read_npz(path: Path, prefix: str = "") -> Dataset:
         arrays = {name: member(path, prefix + name) for name in wanted}
         if "names" not in arrays and "names" in held:
             arrays["names"] = member(path, "names")
-    except UNREADABLE as error:
-        raise ValueError(f"{path} is not a readable .npz of plain arrays ({error}): save it with numpy.savez") from None
+        names = class_names(arrays["names"]) if "names" in arrays else None
+    except Exception as error:  # a damaged archive can fail in any way
+        raise ValueError(
+            f"{path} is not a readable .npz of plain arrays ({said(error)}): save it with numpy.savez"
+        ) from None
     if not {"images", "labels"} <= set(arrays):
         raise ValueError(
             f"{path} needs the arrays {prefix}images and {prefix}labels, but holds {', '.join(held) or 'nothing'}: "
             "save it with numpy.savez(path, images=…, labels=…, names=…)"
         )
-    names = [str(n) for n in arrays["names"].tolist()] if "names" in arrays else None
     return Dataset.of(channels_first(arrays["images"]), arrays["labels"], names, arrays.get("ids"))
 
 
 def two_levels(path: Path, prefix: str) -> Dataset:
     images, fine, coarse = (member(path, prefix + name) for name in ("images", "fine_labels", "coarse_labels"))
-    fine_names, coarse_names = (member(path, name).tolist() for name in ("fine_names", "coarse_names"))
+    fine_names, coarse_names = (class_names(member(path, name)) for name in ("fine_names", "coarse_names"))
     return Dataset.of(channels_first(images), fine, fine_names).grouped(groups_of(fine, coarse, coarse_names))
+
+
+def class_names(names: np.ndarray) -> list[str]:
+    if names.ndim != 1:
+        raise ValueError(f"names need the shape [classes], but have {list(names.shape)}")
+    return [
+        name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else str(name) for name in names.tolist()
+    ]
+
+
+def said(error: Exception) -> str:
+    return printable(" ".join(str(error).split())) or type(error).__name__
 
 
 def groups_of(fine: Integer[np.ndarray, " n"], coarse: Integer[np.ndarray, " n"], names: list[str]) -> Groups:
@@ -75,20 +91,44 @@ def member(path: Path, name: str) -> np.ndarray:
     """One array of an archive: memory-mapped if it is stored as it is, read if it is compressed."""
     with zipfile.ZipFile(path) as archive:
         entry = archive.getinfo(name + ".npy")
-    if entry.compress_type != zipfile.ZIP_STORED or entry.file_size < 1 << 20:  # small ones are read and checked
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return arrays[name]
-    with path.open("rb") as file:
-        file.seek(entry.header_offset)
-        header = file.read(LOCAL_HEADER)
-        sizes = int.from_bytes(header[26:28], "little"), int.from_bytes(header[28:30], "little")  # name, extra field
-        file.seek(entry.header_offset + LOCAL_HEADER + sum(sizes))
-        version = np.lib.format.read_magic(file)
-        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, fortran, dtype = read_header(file)
-        if dtype.hasobject:
-            raise ValueError("object arrays would need pickle")
-        return np.memmap(path, dtype, "r", file.tell(), shape, order="F" if fortran else "C")
+        with archive.open(entry) as file:
+            head, begin = header(file), file.tell()
+        if entry.compress_type != zipfile.ZIP_STORED or entry.file_size < 1 << 20:  # small ones are read and checked
+            check_size(head[3], entry.file_size - begin)
+            with archive.open(entry) as file:
+                return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+    with path.open("rb") as plain:
+        plain.seek(entry.header_offset)
+        local = plain.read(LOCAL_HEADER)
+    sizes = int.from_bytes(local[26:28], "little"), int.from_bytes(local[28:30], "little")  # name, extra field
+    return memory_map(path, entry.header_offset + LOCAL_HEADER + sum(sizes) + begin, head)
+
+
+def header(file: IO[bytes] | BufferedIOBase) -> tuple[tuple[int, ...], bool, np.dtype, int]:
+    """Shape, whether columns come first, type and bytes of the array that follows."""
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read(file)
+    if dtype.hasobject:
+        raise ValueError("object arrays would need pickle")
+    if any(length < 0 for length in shape):
+        raise ValueError(f"an array cannot have the shape {list(shape)}")
+    return shape, fortran, dtype, math.prod(shape) * dtype.itemsize
+
+
+def memory_map(path: Path, start: int, head: tuple[tuple[int, ...], bool, np.dtype, int]) -> np.ndarray:
+    """The array whose values begin at `start`, not read until it is used."""
+    shape, fortran, dtype, size = head
+    check_size(size, path.stat().st_size - start)
+    if size == 0:
+        return np.empty(shape, dtype)  # nothing cannot be mapped
+    return np.memmap(path, dtype, "r", start, shape, order="F" if fortran else "C")
+
+
+def check_size(announced: int, held: int) -> None:
+    """Before numpy believes it and asks for the memory."""
+    if announced > held:
+        raise ValueError(f"{announced:,} bytes are announced, but {held:,} are there")
 
 
 def read_npy(path: Path) -> Dataset:
@@ -99,18 +139,21 @@ def read_npy(path: Path) -> Dataset:
     if labels == path or not labels.is_file():
         raise ValueError(f"{path} needs its labels beside it, as {labels.name}: save them with numpy.save")
     names = path.with_name("names.txt")
-    lines = [line.strip() for line in names.read_text().splitlines() if line.strip()] if names.is_file() else None
+    lines = [line.strip() for line in read_text(names).splitlines() if line.strip()] if names.is_file() else None
     return Dataset.of(channels_first(mapped(path)), mapped(labels), lines)
 
 
 def mapped(path: Path) -> np.ndarray:
     try:
-        array: Any = np.load(path, mmap_mode="r", allow_pickle=False)
-    except UNREADABLE as error:
-        raise ValueError(f"{path} is not a readable .npy of plain numbers ({error}): save it with numpy.save") from None
-    if not isinstance(array, np.ndarray):
-        raise ValueError(f"{path} holds several arrays: name it .npz")
-    return array
+        with path.open("rb") as file:
+            head, begin = header(file), file.tell()
+        return memory_map(path, begin, head)
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # a damaged file can fail in any way
+        raise ValueError(
+            f"{path} is not a readable .npy of plain numbers ({said(error)}): save it with numpy.save"
+        ) from None
 
 
 def channels_first(images: np.ndarray) -> ImageRows:

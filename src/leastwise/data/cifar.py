@@ -17,14 +17,15 @@ PIXELS = 3 * SIDE * SIDE
 BATCHES = {"train": [f"data_batch_{i}" for i in range(1, 6)], "test": ["test_batch"]}
 
 Pair = tuple[UInt8[np.ndarray, "_ c h w"], Int[np.ndarray, " _"]]  # images and labels of one file
+Triple = tuple[UInt8[np.ndarray, "_ c h w"], Int[np.ndarray, " _"], Int[np.ndarray, " _"] | None]  # and superclasses
 
 
 def read_cifar10(folder: Path, split: str) -> Dataset:
     """Whichever form of CIFAR-10 the folder holds."""
     last = BATCHES[split][-1]
     forms: dict[str, Callable[[Path, str], Pair]] = {
-        f"{last}.bin": lambda f, s: join([read_records(f / f"{b}.bin", labels=1) for b in BATCHES[s]]),
-        last: lambda f, s: join([read_python(f / b, "labels") for b in BATCHES[s]]),
+        f"{last}.bin": lambda f, s: join([read_records(f / f"{b}.bin", labels=1)[:2] for b in BATCHES[s]]),
+        last: lambda f, s: join([read_python(f / b, "labels")[:2] for b in BATCHES[s]]),
         f"{last}.png": read_sheets,
     }
     for marker, read in forms.items():
@@ -35,17 +36,39 @@ def read_cifar10(folder: Path, split: str) -> Dataset:
 
 def read_cifar100(folder: Path, split: str) -> Dataset:
     """Whichever form of CIFAR-100 the folder holds; fine labels are the classes, coarse ones the superclasses."""
-    if (folder / f"{split}.bin").is_file():
-        images, labels = read_records(folder / f"{split}.bin", labels=2)
-    elif (folder / split).is_file():
-        images, labels = read_python(folder / split, "fine_labels")
+    path = folder / f"{split}.bin"
+    if path.is_file():
+        images, labels, coarse = read_records(path, labels=2)
+    elif (path := folder / split).is_file():
+        images, labels, coarse = read_python(path, "fine_labels", "coarse_labels")
     else:
-        return read_npz(folder / f"{split}.npz")
-    return Dataset.of(images, labels, CIFAR100).grouped(CIFAR100_GROUPS)
+        path = folder / f"{split}.npz"
+        data = read_npz(path)
+        check_superclasses(path, {c: index for index, (_, classes) in enumerate(data.groups) for c in classes})
+        return data
+    data = Dataset.of(images, labels, CIFAR100).grouped(CIFAR100_GROUPS)
+    if coarse is not None:
+        for fine, group in sorted(set(zip(labels.tolist(), coarse.tolist(), strict=True))):
+            check_superclasses(path, {fine: group})
+    return data
 
 
-def read_records(path: Path, labels: int) -> Pair:
-    """Binary form: each record is `labels` bytes (the last one is the class) and 3,072 pixels, channels first."""
+def check_superclasses(path: Path, coarse_of: dict[int, int]) -> None:
+    """Every fine label has its superclass in CIFAR-100's table."""
+    known = {c: index for index, (_, classes) in enumerate(CIFAR100_GROUPS) for c in classes}
+    for fine, coarse in coarse_of.items():
+        if known.get(fine) != coarse:
+            raise ValueError(
+                f"{path} has an example of class {fine} with the superclass {coarse}, but CIFAR-100 has it in "
+                f"{known.get(fine, 'none')}: fetch the official file"
+            )
+
+
+def read_records(path: Path, labels: int) -> Triple:
+    """Binary form: each record is `labels` bytes (the last one is the class) and 3,072 pixels, channels first.
+
+    With two labels the first one, the superclass, comes third.
+    """
     content = np.frombuffer(path.read_bytes(), np.uint8)
     size = labels + PIXELS
     if len(content) == 0 or len(content) % size:
@@ -53,20 +76,27 @@ def read_records(path: Path, labels: int) -> Pair:
             f"{path} is cut off: its {len(content):,} bytes are not whole records of {size:,}; fetch it again"
         )
     records = content.reshape(-1, size)
-    return records[:, labels:].reshape(-1, 3, SIDE, SIDE), records[:, labels - 1].astype(np.int64)
+    coarse = records[:, 0].astype(np.int64) if labels == 2 else None
+    return records[:, labels:].reshape(-1, 3, SIDE, SIDE), records[:, labels - 1].astype(np.int64), coarse
 
 
-def read_python(path: Path, key: str) -> Pair:
-    """Pickled form, read without running anything that a pickle may ask for."""
+def read_python(path: Path, key: str, coarse_key: str = "") -> Triple:
+    """Pickled form, read without running anything that a pickle may ask for; superclasses third, if it has them."""
     content = read_plain_pickle(path)
-    pixels, labels = content.get("data"), content.get(key)
+    pixels = content.get("data")
     if not (isinstance(pixels, np.ndarray) and pixels.dtype == np.uint8 and pixels.shape[1:] == (PIXELS,)):
         raise ValueError(
             f"{path} needs data of {PIXELS:,} bytes per image, but holds {', '.join(content) or 'nothing'}"
         )
-    if not (isinstance(labels, list) and all(isinstance(c, int) for c in labels) and len(labels) == len(pixels)):
-        raise ValueError(f"{path} needs one integer in {key} per image: fetch the official file")
-    return pixels.reshape(-1, 3, SIDE, SIDE), np.array(labels, dtype=np.int64)
+
+    def numbers(key: str) -> Int[np.ndarray, " _"]:
+        labels = content.get(key)
+        if not (isinstance(labels, list) and all(isinstance(c, int) for c in labels) and len(labels) == len(pixels)):
+            raise ValueError(f"{path} needs one integer in {key} per image: fetch the official file")
+        return np.array(labels, dtype=np.int64)
+
+    coarse = numbers(coarse_key) if coarse_key in content else None
+    return pixels.reshape(-1, 3, SIDE, SIDE), numbers(key), coarse
 
 
 def read_sheets(folder: Path, split: str) -> Pair:

@@ -56,18 +56,27 @@ CIFAR100_GROUPS: Groups = tuple(
 
 def read_groups(path: Path, names: Sequence[str]) -> Groups:
     """A line `group: class, class, …` for each superclass; classes by name or index, `#` begins a comment."""
-    groups = []
-    for number, line in enumerate(path.read_text().splitlines(), start=1):
+    groups: list[tuple[str, tuple[int, ...]]] = []
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
         line = line.split("#")[0].strip()
         if not line:
             continue
         group, colon, members = line.partition(":")
         if not (colon and group.strip() and members.strip()):
             raise ValueError(f"{path}, line {number}: write `group: class, class, …`, but saw {line!r}")
+        if group.strip() in dict(groups):
+            raise ValueError(f"{path}, line {number}: the group {group.strip()!r} was there before: write it once")
         groups.append((group.strip(), tuple(class_index(word.strip(), names, path) for word in members.split(","))))
     if not groups:
         raise ValueError(f"{path} names no group: write a line `group: class, class, …` for each")
     return tuple(groups)
+
+
+def read_text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8-sig")  # some editors put a mark before the first letter
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not text in UTF-8: save it as UTF-8") from None
 
 
 def class_index(word: str, names: Sequence[str], path: Path) -> int:

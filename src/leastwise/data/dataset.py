@@ -16,6 +16,7 @@ from leastwise.noise import shuffled
 from leastwise.store import sha256
 from leastwise.types import Images, Labels
 
+UNNAMED_CLASSES = 1000  # without names, that many are believed whatever the number of images
 HASH_BLOCK = 1 << 24  # bytes hashed at a time, about
 
 
@@ -73,6 +74,13 @@ class Dataset:
                 f"images need the type uint8 (0 to 255), but saw {getattr(images, 'dtype', None)}: "
                 "for floats in [0, 1], multiply by 255 and round"
             )
+        if min(images.shape[1:]) < 1:
+            raise ValueError(f"images need at least one pixel and one channel, but saw the shape {list(images.shape)}")
+        if images.shape[1] not in (1, 3) and images.shape[3] in (2, 4):  # [n h w 4], not images four pixels wide
+            raise ValueError(
+                f"images of the shape {list(images.shape)} seem to have an alpha channel at the end: drop it, and give "
+                "[n, channels, height, width]"
+            )
         if labels.dtype.kind not in "iu":
             raise ValueError(f"labels need an integer type, but saw {labels.dtype}: convert them to int64")
         if labels.shape != (images.shape[0],):
@@ -81,7 +89,13 @@ class Dataset:
             raise ValueError("a data set needs at least one image, but saw none")
         labels = labels.astype(np.int64)
         if names is None:
+            if labels.max() >= max(UNNAMED_CLASSES, len(labels)):
+                raise ValueError(
+                    f"{len(labels)} images without class names have labels up to {labels.max()}: renumber them from 0, "
+                    "or give the name of every class"
+                )
             names = [str(c) for c in range(int(labels.max(initial=-1)) + 1)]
+        names = tuple(printable(str(name)) for name in names)
         if len(set(names)) != len(names):
             raise ValueError(f"every class needs its own name, but saw {', '.join(names)}")
         check_labels(labels, len(names))
@@ -94,7 +108,7 @@ class Dataset:
             raise ValueError(
                 f"every image needs its own id, but saw {len(np.unique(ids))} ids for {len(labels)} images"
             )
-        return cls(images, labels, tuple(map(str, names)), ids, rows)
+        return cls(images, labels, names, ids, rows)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -211,6 +225,11 @@ class Dataset:
         if isinstance(self.images, Fingerprinted):
             return self.images.fingerprint(rows)
         return np.ascontiguousarray(self.images[rows]).tobytes()
+
+
+def printable(name: str) -> str:
+    """A file name that is not UTF-8 holds halves of characters, which can be neither printed nor hashed."""
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def check_labels(labels: Int[np.ndarray, " n"], k: int) -> None:

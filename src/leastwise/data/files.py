@@ -7,8 +7,11 @@ the findings are kept in the cache folder and used again while a file's size and
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+import stat
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,13 +19,16 @@ import numpy as np
 from jaxtyping import Int, UInt8
 from PIL import Image
 
-from leastwise.data.dataset import Dataset, Groups
+from leastwise.data.dataset import Dataset, Groups, printable
 from leastwise.data.places import cache_root
-from leastwise.store import sha256, write_json
+from leastwise.store import sha256, write_atomic
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp"})
 RESIZE = 256 / 224  # the shorter side before the centre crop, as a multiple of the crop (ImageNet's convention)
 SHOWN = 3  # names listed in a note
+BLOCK = 1024  # files waiting to be examined at a time
+REMEMBERED = 20  # blocks between two writings of the memory
+MEANING = b"2"  # of the memory; another number when `Found` comes to mean something else
 
 Watch = Callable[[int, int], None]
 
@@ -33,7 +39,7 @@ class Found(NamedTuple):
     width: int
     height: int
     mode: str  # PIL's: L, RGB, RGBA, …
-    digest: str
+    digest: str  # empty if the file could not be opened
     fault: str  # empty if the file is good
 
 
@@ -46,8 +52,9 @@ class ImageFiles:
 
     def __getitem__(self, rows: Int[np.ndarray, " m"], /) -> UInt8[np.ndarray, "m c h w"]:
         batch = np.empty((len(rows), *self.shape[1:]), np.uint8)
-        for place, row in enumerate(rows):
-            batch[place] = decode(self.paths[row], self.crop)
+        with quiet():
+            for place, row in enumerate(rows):
+                batch[place] = decode(self.paths[row], self.crop)
         return batch
 
     def fingerprint(self, rows: Int[np.ndarray, " m"], /) -> bytes:
@@ -57,34 +64,95 @@ class ImageFiles:
 def decode(path: Path, crop: int | None) -> UInt8[np.ndarray, "c h w"]:
     try:
         with Image.open(path) as image:
-            rgb = image.convert("RGB")
-            if crop is not None and rgb.size != (crop, crop):
-                rgb = centre_crop(rgb, crop)
-            return np.asarray(rgb).transpose(2, 0, 1)
-    except (OSError, SyntaxError, ValueError) as error:
+            check_readable(image)
+            rgb = eight_bit(image, "RGB")
+    except Exception as error:  # a damaged file can fail in any way
         raise ValueError(f"{path} changed since the folder was checked and cannot be read ({error})") from None
+    if crop is not None and rgb.size != (crop, crop):
+        rgb = centre_crop(rgb, crop)
+    return np.asarray(rgb).transpose(2, 0, 1)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Pillow's warnings (large images, odd metadata) say nothing that our faults and notes do not.
+
+    Filters belong to the process: enter this where no other thread changes them.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=r"PIL\b")
+        yield
+
+
+def is_sixteen_bit(image: Image.Image) -> bool:
+    """Grey with 16 bits. Pillow keeps those of a .pgm in 32-bit integers, but in 0 … 65535 as well."""
+    return image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PPM")
+
+
+def check_readable(image: Image.Image) -> None:
+    """Refuse what would be shown wrongly or fill the memory, before any pixel is decoded."""
+    width, height = image.size
+    if Image.MAX_IMAGE_PIXELS is not None and width * height > Image.MAX_IMAGE_PIXELS:
+        raise ValueError(f"{width}x{height} pixels are too many: make it smaller")
+    if image.mode in ("I", "F") and not is_sixteen_bit(image):
+        raise ValueError("32-bit pixels: save it as 8-bit")
+
+
+def eight_bit(image: Image.Image, mode: str) -> Image.Image:
+    """As "L" or "RGB" with 0 … 255. 65535 / 255 = 257, and Pillow's own conversion would cut off above 255."""
+    if is_sixteen_bit(image):
+        image = Image.fromarray(((np.asarray(image).astype(np.int64) + 128) // 257).astype(np.uint8))
+    if image.mode == "P" and "transparency" in image.info:
+        image = image.convert("RGBA")
+    return image.convert(mode)
 
 
 def centre_crop(image: Image.Image, side: int) -> Image.Image:
-    """The shorter side becomes 256/224 of `side`, then the middle square is cut out."""
-    width, height = image.size
-    factor = round(RESIZE * side) / min(width, height)
-    width, height = max(side, round(width * factor)), max(side, round(height * factor))
+    """The shorter side becomes 256/224 of `side`, then the middle square is cut out, rounded as torchvision does."""
+    short = round(RESIZE * side)
+    width, height = (int(short * length / min(image.size)) for length in image.size)
     left, top = round((width - side) / 2), round((height - side) / 2)
     resized = image.resize((width, height), Image.Resampling.BILINEAR)
     return resized.crop((left, top, left + side, top + side))
 
 
 def is_image(path: Path) -> bool:
-    return path.suffix.lower() in SUFFIXES and path.is_file() and not path.name.startswith(".")
+    """By its name; whether it can be read is found out when it is examined."""
+    return path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
+
+
+def images_under(folder: Path) -> list[Path]:
+    """All image files, in the order of their names. Links to folders are followed, but never to the same one twice,
+    nor to one that holds this folder. A folder that may not be opened is listed itself, to be reported as a fault.
+    """
+    found: list[Path] = []
+
+    def refused(error: OSError) -> None:
+        if isinstance(error, PermissionError):
+            found.append(Path(error.filename))
+
+    seen = {str(above) for above in folder.resolve().parents}
+    for place, inner, names in os.walk(folder, followlinks=True, onerror=refused):
+        real = os.path.realpath(place)
+        if real in seen:
+            inner.clear()
+            continue
+        seen.add(real)
+        inner.sort()
+        found += [path for path in (Path(place, name) for name in names) if is_image(path)]
+    return sorted(found)
+
+
+def folders_in(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
 def read_folder(folder: Path, size: int | None = None, watch: Watch = lambda done, total: None) -> Dataset:
     """A folder with one sub-folder per class, in the order of their names. An empty one is a class without examples."""
-    classes = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    classes = folders_in(folder)
     if not classes:
         raise ValueError(f"{folder} has no sub-folders: put the images of each class into a folder of its own")
-    files = [(path, label) for label, part in enumerate(classes) for path in sorted(part.rglob("*")) if is_image(path)]
+    files = [(path, label) for label, part in enumerate(classes) for path in images_under(part)]
     return dataset_of_files(folder, files, [path.name for path in classes], size, watch=watch)
 
 
@@ -141,45 +209,66 @@ def counted(n: int, one: str, many: str = "") -> str:
 
 
 def some(names: Sequence[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (" …" if len(names) > SHOWN else "")
+    return ", ".join(map(printable, names[:SHOWN])) + (" …" if len(names) > SHOWN else "")
 
 
 def examine(paths: Sequence[Path], folder: Path, watch: Watch) -> list[Found]:
     """Decode every file once, or remember having done it."""
-    memory = cache_root() / "examined" / f"{sha256(str(folder.resolve()).encode())[:16]}.json"
-    known: dict[str, list[str | int]] = {}
-    if memory.is_file():
-        try:
-            known = json.loads(memory.read_text())
-        except ValueError:
-            known = {}  # a damaged memory is made anew
-
-    def stamp(path: Path) -> str:
-        facts = path.stat()
-        return f"{path.relative_to(folder)}|{facts.st_size}|{facts.st_mtime_ns}"
-
-    stamps = [stamp(path) for path in paths]
+    memory = cache_root() / "examined" / f"{sha256(os.fsencode(folder.resolve()), MEANING)[:16]}.json"
+    known = recalled(memory)
+    stamps = [stamp(path, folder) for path in paths]
     missing = [index for index, key in enumerate(stamps) if key not in known]
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # decoding releases the interpreter's lock
-        for done, (index, one) in enumerate(
-            zip(missing, pool.map(lambda i: look(paths[i]), missing), strict=True), start=1
-        ):
-            known[stamps[index]] = list(one)
-            watch(done, len(missing))
-    if missing:
-        write_json(memory, {key: known[key] for key in stamps})
-    return [Found(*known[key]) for key in stamps]  # type: ignore[arg-type]
+    try:
+        # Decoding releases the interpreter's lock.
+        with quiet(), ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+            for done in range(0, len(missing), BLOCK):
+                block = missing[done : done + BLOCK]
+                for place, one in enumerate(pool.map(lambda index: look(paths[index]), block)):
+                    known[stamps[block[place]]] = one
+                    watch(done + place + 1, len(missing))
+                if (done // BLOCK) % REMEMBERED == REMEMBERED - 1:
+                    remember(memory, known, stamps)
+    finally:  # an interrupted examination goes on where it stopped
+        if missing:
+            remember(memory, known, stamps)
+    return [known[key] for key in stamps]
+
+
+def stamp(path: Path, folder: Path) -> str:
+    try:
+        facts = path.stat()
+    except OSError:  # a broken link, or a folder that may not be entered
+        return str(path.relative_to(folder))
+    return f"{path.relative_to(folder)}|{facts.st_size}|{facts.st_mtime_ns}"
+
+
+def recalled(memory: Path) -> dict[str, Found]:
+    """What is remembered; a memory that is damaged or out of reach is made anew."""
+    try:
+        return {key: Found(*facts) for key, facts in json.loads(memory.read_text("ascii")).items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def remember(memory: Path, known: dict[str, Found], stamps: Sequence[str]) -> None:
+    """Keep what is known about the files that are there; those that could not be opened are tried again next time."""
+    kept = {key: known[key] for key in stamps if key in known and known[key].digest}
+    with suppress(OSError):  # only a convenience
+        write_atomic(memory, json.dumps(kept, indent=0).encode("ascii"))  # escapes what is not Unicode in a name
 
 
 def look(path: Path) -> Found:
-    content = path.read_bytes()
-    digest = hashlib.sha256(content).hexdigest()
+    digest = ""
     try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise ValueError("not a file that can be read" if not path.is_dir() else "a folder that may not be opened")
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
         with Image.open(path) as image:
-            width, height, mode = *image.size, image.mode
+            check_readable(image)
+            width, height, mode = *image.size, "I;16" if is_sixteen_bit(image) else image.mode
             image.draft("RGB", (8, 8))  # JPEG: all of the file is read, but few pixels are made
             image.load()
         return Found(width, height, mode, digest, "")
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        reason = " ".join(str(error).replace(str(path), "it").split())
-        return Found(0, 0, "", digest, reason)
+    except Exception as error:  # a damaged file can fail in any way
+        said = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
+        return Found(0, 0, "", digest, " ".join(said.replace(str(path), "it").split()))

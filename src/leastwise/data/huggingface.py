@@ -13,7 +13,7 @@ from jaxtyping import Int, UInt8
 from PIL import Image
 
 from leastwise.data.dataset import Dataset
-from leastwise.data.files import centre_crop
+from leastwise.data.files import centre_crop, check_readable, eight_bit, is_sixteen_bit, quiet
 
 
 class ArrowImages:
@@ -25,14 +25,15 @@ class ArrowImages:
 
     def __getitem__(self, rows: Int[np.ndarray, " m"], /) -> UInt8[np.ndarray, "m c h w"]:
         batch = np.empty((len(rows), *self.shape[1:]), np.uint8)
-        for place, row in enumerate(rows):
-            image = pixels(encoded(self.column, int(row)), self.shape[1], self.crop)
-            if image.shape != self.shape[1:]:
-                raise ValueError(
-                    f"image {row} has the size {image.shape[1:]}, but the first one {self.shape[2:]}: "
-                    "say which square to cut out, as in --size 224"
-                )
-            batch[place] = image
+        with quiet():
+            for place, row in enumerate(rows):
+                image = pixels(encoded(self.column, int(row)), self.shape[1], self.crop)
+                if image.shape != self.shape[1:]:
+                    raise ValueError(
+                        f"image {row} has the size {image.shape[1:]}, but the first one {self.shape[2:]}: "
+                        "say which square to cut out, as in --size 224"
+                    )
+                batch[place] = image
         return batch
 
 
@@ -47,8 +48,9 @@ def encoded(column: Any, row: int) -> bytes:
 def pixels(content: bytes, channels: int, crop: int | None) -> UInt8[np.ndarray, "c h w"]:
     try:
         with Image.open(io.BytesIO(content)) as image:
-            plain = image.convert("L" if channels == 1 else "RGB")
-    except (OSError, SyntaxError, ValueError) as error:
+            check_readable(image)
+            plain = eight_bit(image, "L" if channels == 1 else "RGB")
+    except Exception as error:  # a damaged image can fail in any way
         raise ValueError(f"an image of the data set cannot be decoded: {error}") from None
     if crop is not None and plain.size != (crop, crop):
         plain = centre_crop(plain, crop)
@@ -63,24 +65,57 @@ def is_huggingface(folder: Path) -> bool:
 def read_huggingface(folder: Path, split: str, size: int | None = None) -> Dataset:
     """The split of a folder with several, or a folder with one."""
     if (folder / "dataset_dict.json").is_file():
-        splits = json.loads((folder / "dataset_dict.json").read_text())["splits"]
+        splits = json_object(folder / "dataset_dict.json").get("splits")
+        if not (isinstance(splits, list) and all(isinstance(name, str) for name in splits)):
+            raise ValueError(f"{folder / 'dataset_dict.json'} needs a list of splits: save the data set again")
         if split not in splits:
             raise ValueError(f"{folder} has no split {split!r}: choose {' or '.join(splits)}")
         folder = folder / split
-    features = json.loads((folder / "dataset_info.json").read_text()).get("features") or {}
+    features = json_object(folder / "dataset_info.json").get("features")
+    if not isinstance(features, dict):
+        raise ValueError(f"{folder / 'dataset_info.json'} needs the features of the columns: save the data set again")
     image, label = (only(features, kind, folder) for kind in ("Image", "ClassLabel"))
+    names = features[label].get("names")
+    if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+        raise ValueError(f"{folder / 'dataset_info.json'} needs the names of the classes in {label!r}")
     table = arrow_table(folder)
-    images, labels = table.column(image), table.column(label).to_numpy().astype(np.int64)
+    for column in (image, label):
+        if column not in table.column_names:
+            raise ValueError(f"{folder} has no column {column!r}: save the data set again")
+    images, labels = table.column(image), table.column(label)
     if len(images) == 0:
         raise ValueError(f"{folder} holds no images")
-    with Image.open(io.BytesIO(encoded(images, 0))) as first:
-        channels = 1 if first.mode == "L" else 3
-        height, width = (size, size) if size is not None else (first.height, first.width)
-    return Dataset.of(ArrowImages(images, (channels, height, width), size), labels, features[label]["names"])
+    if labels.null_count:
+        raise ValueError(f"{labels.null_count} of the {len(labels)} images in {folder} have no label: leave them out")
+    channels, height, width = first_shape(encoded(images, 0), folder)
+    if size is not None:
+        height = width = size
+    return Dataset.of(ArrowImages(images, (channels, height, width), size), labels.to_numpy(), names)
+
+
+def first_shape(content: bytes, folder: Path) -> tuple[int, int, int]:
+    try:
+        with quiet(), Image.open(io.BytesIO(content)) as first:
+            return 1 if first.mode == "L" or is_sixteen_bit(first) else 3, first.height, first.width
+    except Exception:  # a damaged image can fail in any way
+        raise ValueError(f"the first image in {folder} cannot be decoded: save the data set again") from None
+
+
+def json_object(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is not JSON ({error}): save the data set again") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"{path} needs a JSON object, but holds a {type(value).__name__}: save the data set again")
+    return value
 
 
 def only(features: dict[str, Any], kind: str, folder: Path) -> str:
-    named = [name for name, feature in features.items() if feature.get("_type") == kind]
+    # A column of lists is described by a list.
+    named = [name for name, feature in features.items() if isinstance(feature, dict) and feature.get("_type") == kind]
     if len(named) != 1:
         raise ValueError(f"{folder} needs one column of type {kind}, but has {', '.join(named) or 'none'}")
     return named[0]
@@ -92,7 +127,7 @@ def arrow_table(folder: Path) -> Any:
     except ImportError:
         raise ValueError("reading a Hugging Face data set needs pyarrow: pip install 'leastwise[hf]'") from None
     try:
-        names = [part["filename"] for part in json.loads((folder / "state.json").read_text())["_data_files"]]
+        names = [part["filename"] for part in json_object(folder / "state.json")["_data_files"]]
         # Memory maps: the pages belong to the file, so memory stays flat.
         tables = [
             pyarrow.ipc.open_stream(pyarrow.memory_map(str(folder / Path(name).name))).read_all() for name in names

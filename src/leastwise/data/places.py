@@ -19,8 +19,28 @@ def write_root() -> Path:
 
 def roots() -> tuple[Path, ...]:
     """Where data is looked for, first place first."""
-    named = (write_root(),) if os.environ.get(VARIABLE) else ()
-    return (*named, cache_root() / "data")
+    if not os.environ.get(VARIABLE):
+        return (cache_root() / "data",)
+    named = write_root()
+    if named.exists() and not named.is_dir():
+        raise ValueError(f"{named} is a file, but {VARIABLE} or --data-dir must name a folder")
+    return named, cache_root() / "data"
+
+
+def absent_root() -> str:
+    """A clause about the folder that the user names, if it does not exist."""
+    if not os.environ.get(VARIABLE) or write_root().exists():
+        return ""
+    return f"the folder {write_root()} that {VARIABLE} names does not exist"
+
+
+def not_here(name: str, folders: Sequence[str]) -> str:
+    """What to do about a data set that `find` does not find."""
+    absent = absent_root()
+    return (
+        f"{name} is not on this machine: run `leastwise data fetch {name}`, or set {VARIABLE} to a folder that holds "
+        f"{folders[0]}{f', and {absent}' if absent else ''}"
+    )
 
 
 def find(folders: Sequence[str]) -> Path | None:

@@ -21,7 +21,7 @@ from leastwise.models.fold import Copy, copied, fold
 from leastwise.types import Images, Logits
 
 LOGITS, GRADIENT, SIGNS = 1e-4, 1e-2, 0.999  # what float32 forms must agree to
-WORTH = 1.03  # a form that gains less is not worth another rounding
+WORTH = 1.05  # a form that gains less may owe it to chance, and is not worth another rounding
 QUALIFYING, ROUNDS = 2, 5  # rounds of all forms, then of the best one against the original
 FEWEST = 8  # images in a trial
 
