@@ -16,9 +16,9 @@ from leastwise.models import Classifier, build
 from leastwise.models.prepare import ORIGINAL, prepare, step
 
 PAIRS = 21
-# Name and batch: the audit's default, or as much as two cores do in less than a second.
+# Name and batch: so large that two cores take a step of the network as given in less than a second.
 NETWORKS = (
-    ("resnet20", 200),
+    ("resnet20", 100),
     ("resnet18", 16),
     ("wrn-16-4", 50),
     ("vgg16-bn", 50),
