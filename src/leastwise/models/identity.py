@@ -45,8 +45,11 @@ def module_parts(net: nn.Module, seen: set[int] | None = None) -> Iterator[bytes
             yield str(module.inlined_graph).encode()
             continue
         for key, value in sorted(vars(module).items()):
-            # Also what is held without being registered, as many normalising layers do.
-            if key in HOOKS or (key not in TORCHS_OWN and isinstance(value, HELD)):
+            # Also what is held without being registered, as many normalising layers do. A traced graph is its code,
+            # which is a plain setting; what else it holds are notes and checks of torch, new in every process.
+            kinds = (Tensor, np.ndarray) if isinstance(module, torch.fx.GraphModule) else HELD
+            hook = key in HOOKS and not isinstance(module, torch.fx.GraphModule)
+            if hook or (key not in TORCHS_OWN and isinstance(value, kinds)):
                 yield key.encode()
                 yield from value_parts(value, seen)
         if isinstance(module, BlackBox) and not module.content:
