@@ -15,10 +15,8 @@ from leastwise.data.sources import SOURCES
 __all__ = ["DEFAULT", "SOURCES", "Batch", "Dataset", "Groups", "Source", "load", "read_groups", "save_npz"]
 
 DEFAULT = "fashion-mini"
-STAND_INS = {
-    "test": "val",
-    "val": "test",
-}  # ImageNet's test labels are secret; its validation set is what people report
+# ImageNet's test labels are secret; its validation set is what people report.
+STAND_INS = {"test": "val", "val": "test"}
 HELD_OUT = ("test", "val", "validation", "valid", "dev")  # what folders call it
 LARGEST_SIZE = 4096  # pixels; a float batch of 50 would be 10 GB
 
