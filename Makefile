@@ -10,6 +10,9 @@ INPUTS := pyproject.toml constraints.txt
 # One thread per worker: two on a busy machine can be many times slower than one.
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
 
+# Benchmarks use networks that others trained, where a folder with them is at hand.
+bench: export LEASTWISE_TEST_DATA ?= $(shell .ci/test-data)
+
 .PHONY: help setup demo test test-slow check bench bench-prepare docs clean
 
 help:

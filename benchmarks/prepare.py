@@ -1,7 +1,7 @@
 """Step time of given and prepared networks: `make bench-prepare`.
 
 A step is one forward pass and the input gradient, as attacks take it. `prepare` chooses a form; then the network as
-given and the chosen form take turns, twenty-one pairs. Keeping the original form counts as 1.
+given and the chosen form take turns, thirty-one pairs. Keeping the original form counts as 1.
 """
 
 import json
@@ -15,7 +15,7 @@ import torch
 from leastwise.models import Classifier, build
 from leastwise.models.prepare import ORIGINAL, prepare, step
 
-PAIRS = 21
+PAIRS = 31
 # Name and batch: so large that two cores take a step of the network as given in less than a second.
 NETWORKS = (
     ("resnet20", 100),

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from leastwise.attacks import Attack, Clean, Outcome, uses_gradients
+from leastwise.attacks import BROKEN, Attack, Clean, Outcome, notes, uses_gradients
 from leastwise.data import Batch, Dataset
 from leastwise.evidence import Evidence, Record, join, record
 from leastwise.frame import Tally
@@ -109,7 +109,7 @@ class Auditor:
         for batch in data.batches(self.batch_size, order):
             x, y, ids = Batch(*(part.to(self.device) for part in batch))
             z, outcome = self.attacked(name, attack, x, y, ids, crafted_on)
-            check_finite(z, ids, name)
+            check_finite(z, outcome, y, name, data.names)
             so_far = so_far + Tally.count(y, z.argmax(dim=1) == y, data.k)
             yield record(z, y, x, outcome)
             watch(int(so_far.n.sum()), so_far)
@@ -161,6 +161,7 @@ def auditor(
     some = data.batch(np.unique(np.linspace(0, len(data) - 1, n).astype(np.int64)))
     needs_gradients = any(uses_gradients(attack) for _, attack in conditions)
     warnings = preflight(classifier, some.x.to(device), data.k, needs_gradients, y=some.y.to(device), force=force)
+    warnings += tuple(f"{name}: {note}" for name, attack in conditions for note in notes(attack, data.k))
     recipe = AuditRecipe(classifier.digest(), data.digest(), conditions, seed)
     return Auditor(classifier, recipe, batch_size, device, warnings)
 
@@ -183,11 +184,14 @@ def audit(
     return auditor(model, data, conditions, seed, batch_size, device, force).part(data, watch, form)
 
 
-def check_finite(z: Logits, ids: Labels, name: str) -> None:
-    if bool(z.isfinite().all()):
+def check_finite(z: Logits, outcome: Outcome, y: Labels, name: str, classes: tuple[str, ...]) -> None:
+    """Numbers that are not finite say nothing about robustness, neither in the logits nor in what an attack saw."""
+    bad = ~z.isfinite().all(dim=1) | (outcome.trouble == BROKEN)
+    if not bool(bad.any()):
         return
-    bad = ids[~z.isfinite().all(dim=1)].tolist()
+    counts = torch.bincount(y[bad], minlength=len(classes)).tolist()
+    shown = ", ".join(f"{classes[c]} {n}" for c, n in enumerate(counts) if n)
     raise ValueError(
-        f"under {name} the model gives logits that are not finite on {len(bad)} images (ids {bad[:3]} …): "
-        "its robustness there is unknown, so nothing is reported; check the model for overflow"
+        f"under {name} the model gives logits or gradients that are not finite on {int(bad.sum())} of {len(y)} images "
+        f"({shown}): its robustness there is unknown, so nothing is reported; check the model for overflow"
     )

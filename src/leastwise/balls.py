@@ -40,6 +40,10 @@ class Ball(Protocol):
         """The same shape with another radius."""
         ...
 
+    def pick(self, rows: Rows) -> "Ball":
+        """The ball of some of the examples."""
+        ...
+
 
 @dataclass(frozen=True)
 class Linf:
@@ -68,6 +72,9 @@ class Linf:
 
     def at(self, eps: Radius) -> "Linf":
         return replace(self, eps=eps)
+
+    def pick(self, rows: Rows) -> "Linf":
+        return replace(self, eps=pick(self.eps, rows))
 
 
 @dataclass(frozen=True)
@@ -101,6 +108,64 @@ class L2:
 
     def at(self, eps: Radius) -> "L2":
         return replace(self, eps=eps)
+
+    def pick(self, rows: Rows) -> "L2":
+        return replace(self, eps=pick(self.eps, rows))
+
+
+@dataclass(frozen=True)
+class L1:
+    """The absolute values of the perturbation add up to at most eps.
+
+    The steepest direction moves one pixel alone, which takes as many steps as there are pixels to move. As in the
+    sparse descent of Tramèr and Boneh (NeurIPS 2019), a step is shared by the largest entries of the gradient, a
+    `share` of them; the smallest share is the one pixel.
+    """
+
+    eps: Radius
+    share: float = 0.01
+
+    def __str__(self) -> str:
+        return f"L1 eps {shown(self.eps)}"
+
+    def __post_init__(self) -> None:
+        check_radius(self.eps)
+        if not 0 <= self.share <= 1:
+            raise ValueError(f"the share of pixels that a step moves must be between 0 and 1, but saw {self.share}")
+
+    def sample(self, x: Images, noise: Noise) -> Images:
+        # Exponential variables over their sum and one more are uniform in the simplex; signs spread them to the ball.
+        size = math.prod(x.shape[1:])
+        weight = -noise.fork("simplex").uniform((size + 1,), x.dtype).log()
+        sign = noise.fork("sign").uniform((size,), x.dtype).sub(0.5).sign()
+        return column(self.eps, x) * (sign * weight[:, 1:] / weight.sum(dim=1, keepdim=True)).view(x.shape)
+
+    def project(self, d: Images) -> Images:
+        """Shrink all entries by the same amount, down to zero, until the sum fits (Duchi et al., ICML 2008)."""
+        size = d.flatten(1).abs()
+        ordered = size.sort(dim=1, descending=True).values
+        counts = torch.arange(1, ordered.shape[1] + 1, dtype=d.dtype, device=d.device)
+        eps = column(self.eps, d).view(-1, 1)
+        excess = (ordered.cumsum(dim=1) - eps) / counts
+        kept = (ordered > excess).sum(dim=1, keepdim=True).clamp_min(1)
+        shrink = excess.gather(1, kept - 1).clamp_min(0)
+        return (d.flatten(1).sign() * (size - shrink).clamp_min(0)).view(d.shape)
+
+    def steepest(self, g: Images) -> Images:
+        size = g.flatten(1).abs()
+        moved = max(1, round(self.share * size.shape[1]))
+        where = size.topk(moved, dim=1).indices
+        step = torch.zeros_like(size).scatter(1, where, 1 / moved)
+        return (step * g.flatten(1).sign()).view(g.shape)
+
+    def norm(self, d: Images) -> PerExample:
+        return d.flatten(1).abs().sum(dim=1, dtype=torch.float64)
+
+    def at(self, eps: Radius) -> "L1":
+        return replace(self, eps=eps)
+
+    def pick(self, rows: Rows) -> "L1":
+        return replace(self, eps=pick(self.eps, rows))
 
 
 def unit(g: Images) -> Images:

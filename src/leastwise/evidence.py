@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
-from leastwise.attacks import NEVER, Outcome
+from leastwise.attacks import FLAT, NEVER, Outcome
 from leastwise.data import Groups
 from leastwise.frame import ClassFrame, Tally
 from leastwise.losses import entropy, margin
@@ -26,8 +26,9 @@ from leastwise.recipe import key_of_json
 from leastwise.store import sha256, write_atomic
 from leastwise.types import Images, Labels, Logits
 
-SCHEMA = 1
+SCHEMA = 2  # 2: trouble, each
 FILE = "evidence.safetensors"
+FEW = 5  # classes that a sentence names
 
 Whole = Int[np.ndarray, " n"]
 Real = Float[np.ndarray, " n"]
@@ -47,7 +48,9 @@ class Record:
     p_squared: Real  # sum over classes of squared probabilities: gives the variance of confidence
     entropy: Real
     by: Whole  # member of a combined attack that ended with this point
-    step: Whole  # gradient steps at which it was first misclassified, or NEVER
+    step: Whole  # steps (gradients, or queries) after which it was first misclassified, or NEVER
+    trouble: Whole  # of survivors: FLAT where the input gradient was zero, so that the attack could not move
+    each: Whole  # bit m is set if member m of a combined attack fooled it
     linf: Real  # size of the perturbation, both ways
     l2: Real
     logit_sum: Square  # row: true class; sum of logits
@@ -82,6 +85,8 @@ def record(z: Logits, y: Labels, x: Images, outcome: Outcome) -> Record:
         entropy=real(entropy(z)),
         by=whole(outcome.by),
         step=whole(outcome.step),
+        trouble=whole(outcome.trouble),
+        each=whole(outcome.each),
         linf=real(moved.abs().amax(dim=1)),
         l2=real(torch.linalg.vector_norm(moved, dim=1)),
         logit_sum=class_sum(z),
@@ -161,6 +166,34 @@ class Evidence:
 
     def frame(self) -> ClassFrame:
         return ClassFrame.of({name: self.tally(name) for name in self.conditions}, self.names)
+
+    def cautions(self) -> tuple[str, ...]:
+        """The warnings, and what the attacks noticed: examples that survived because there was no gradient."""
+        return (*self.warnings, *(note for name in self.conditions for note in self.flat(name)))
+
+    def flat(self, condition: str) -> tuple[str, ...]:
+        """A sentence on survivors without a gradient, class by class, if there are any."""
+        stuck = (self.conditions[condition].trouble == FLAT) & self.correct(condition)
+        if not stuck.any():
+            return ()
+        lost = np.bincount(self.labels[stuck], minlength=self.k)
+        most = sorted(np.flatnonzero(lost), key=lambda c: -lost[c])
+        shown = ", ".join(f"{self.names[c]} {lost[c]}" for c in most[:FEW]) + (", …" if len(most) > FEW else "")
+        return (
+            f"under {condition} {stuck.sum()} of {self.correct(condition).sum()} survivors had an input gradient of "
+            f"zero ({shown}): the attack could not move there, which is no robustness; try square",
+        )
+
+    def members(self, condition: str) -> tuple[str, ...]:
+        """Of a grid of attacks, what tells its members apart; nothing for other conditions."""
+        attack = dict(json.loads(self.recipe)["conditions"])[condition]
+        return tuple(member_name(m, i) for i, m in enumerate(attack["members"])) if attack["type"] == "Grid" else ()
+
+    def against(self, condition: str, member: int) -> Tally:
+        """What survived one member of a grid. An example that was wrong from the start is so for every member."""
+        y = torch.from_numpy(self.labels.astype(np.int64))
+        fooled = (self.conditions[condition].each >> member) & 1
+        return Tally.count(y, torch.from_numpy(fooled == 0), self.k)
 
     def __add__(self, other: "Evidence") -> "Evidence":
         return merge([self, other])
@@ -263,6 +296,11 @@ def merge(parts: Sequence[Evidence]) -> Evidence:
     labels = np.concatenate([part.labels for part in parts])[order]
     conditions = {name: join([part.conditions[name] for part in parts], len(ids), order) for name in first.conditions}
     return replace(first, ids=ids[order], labels=labels, conditions=conditions)
+
+
+def member_name(attack: Mapping[str, Any], number: int) -> str:
+    steepness = attack.get("goal", {}).get("inverse_temperature")
+    return f"member {number}" if steepness is None else f"1/T = {steepness:g}"
 
 
 def digest(arrays: Mapping[str, "np.ndarray"], about: Mapping[str, Any]) -> str:

@@ -13,6 +13,8 @@ from torch.nn import functional as F
 
 from leastwise.types import Labels, Logits, PerExample
 
+DLR_TINY = 1e-12  # the reference's guard against equal logits
+
 SmoothingConvention = Literal["all", "others"]
 
 
@@ -67,6 +69,21 @@ def odds(z: Logits, y: Labels) -> PerExample:
     same; but its gradient does not underflow in float32 for confident or sharpened logits.
     """
     return other_logits(z, y).logsumexp(dim=1) - true_logit(z, y)
+
+
+def dlr(z: Logits, y: Labels) -> PerExample:
+    """Difference of logits ratio -(z_y - max_{j != y} z_j) / (z_(1) - z_(3)), sorted descending (Croce and Hein 2020).
+
+    It does not change when logits are shifted or scaled. Needs three classes.
+    """
+    top = z.topk(3, dim=1).values
+    return -margin(z, y) / (top[:, 0] - top[:, 2] + DLR_TINY)
+
+
+def targeted_dlr(z: Logits, y: Labels, target: Labels) -> PerExample:
+    """-(z_y - z_t) / (z_(1) - (z_(3) + z_(4)) / 2), sorted descending (Croce and Hein 2020). Needs four classes."""
+    top = z.topk(4, dim=1).values
+    return -(true_logit(z, y) - true_logit(z, target)) / (top[:, 0] - (top[:, 2] + top[:, 3]) / 2 + DLR_TINY)
 
 
 def true_logit(z: Logits, y: Labels) -> PerExample:

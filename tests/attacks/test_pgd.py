@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from typing import get_args
 
 import pytest
 import torch
@@ -10,7 +11,11 @@ from hypothesis import strategies as st
 from torch import nn
 
 from leastwise.attacks import (
+    BROKEN,
     CE,
+    DLR,
+    FINE,
+    FLAT,
     KL,
     NEVER,
     PGD,
@@ -19,14 +24,19 @@ from leastwise.attacks import (
     Clean,
     Gaussian,
     Goal,
+    Grid,
+    Keep,
     Margin,
+    Restarts,
     Start,
+    Targeted,
     Uniform,
     Zero,
     fgsm,
+    r_fgsm,
 )
 from leastwise.attacks.named import TABLE, Threat, named
-from leastwise.balls import L2, Ball, Linf
+from leastwise.balls import L1, L2, Ball, Linf
 from leastwise.losses import kl, margin
 from leastwise.models import Classifier, build, inference
 from leastwise.noise import Noise
@@ -161,11 +171,13 @@ def test_a4_margin_goal_has_the_gradient_of_the_margin_until_kappa() -> None:
 @st.composite
 def attacks(draw: st.DrawFn) -> Attack:
     eps = draw(st.floats(0, 1))
-    ball: Ball = draw(st.sampled_from([Linf(eps), L2(5 * eps)]))
-    goal: Goal = draw(st.sampled_from([CE(), CE(inverse_temperature=50.0), KL(), Margin()]))
+    ball: Ball = draw(st.sampled_from([Linf(eps), L2(5 * eps), L1(20 * eps)]))
+    goal: Goal = draw(st.sampled_from([CE(), CE(inverse_temperature=50.0), KL(), Margin(), DLR()]))
     start: Start = draw(st.sampled_from([Zero(), Uniform(), Gaussian(0.001), Gaussian(3.0)]))
     step = draw(st.floats(0, 2))
-    return PGD(ball, goal, step, draw(st.integers(0, 4)), start, draw(st.sampled_from(["last", "fooled"])))
+    keep = draw(st.sampled_from(get_args(Keep)))
+    patience = draw(st.integers(0, 2)) if keep == "fooled" else 0
+    return PGD(ball, goal, step, draw(st.integers(0, 4)), start, keep, draw(st.sampled_from([0.0, 1.0])), patience)
 
 
 @given(
@@ -251,8 +263,10 @@ def test_a_gradient_that_is_not_finite_is_never_robustness(batch: tuple[torch.Te
             return (x - x.detach()).sqrt().flatten(1)[:, :K] + x.flatten(1)[:, :K]
 
     for ball in (Linf(0.1), L2(0.1)):
-        with pytest.raises(ValueError, match="gradient is not finite"):
-            PGD(ball, steps=1).run(Roots(), x, y, noise_for(x))
+        for keep in get_args(Keep):
+            found = PGD(ball, steps=1, keep=keep).run(Roots(), x, y, noise_for(x))
+            assert found.trouble.tolist() == [FINE if fooled else BROKEN for fooled in found.fooled.tolist()]
+            assert not bool(found.fooled.all())
 
 
 def test_zero_step_from_the_image_returns_it(network: Classifier, batch: tuple[torch.Tensor, torch.Tensor]) -> None:
@@ -343,19 +357,26 @@ def test_an_example_meets_the_same_attack_in_any_batch() -> None:
         assert torch.allclose(alone, together[rows], atol=1e-12)
 
 
-def test_cascade_is_the_per_example_worst_of_its_members() -> None:
+@pytest.mark.parametrize("kind", [Cascade, Grid])
+def test_a_combination_is_the_per_example_worst_of_its_members(kind: type[Cascade] | type[Grid]) -> None:
     model, x, y = mixed()
     threat = Threat(Linf(0.06), 0.015)
     grid = named("tpgd4-grid", threat)
     members = [named(f"tpgd4@{t}", threat) for t in (2, 5, 10, 50)]
-    assert isinstance(grid, Cascade) and list(grid.members) == members
+    assert isinstance(grid, Grid) and list(grid.members) == members
     alone = [member.run(model, x, y, noise_for(x)) for member in members]
-    found = grid.run(model, x, y, noise_for(x))
+    found = kind(grid.members).run(model, x, y, noise_for(x))
     assert torch.equal(found.fooled, torch.stack([a.fooled for a in alone]).any(0))
     firsts = torch.stack([a.fooled for a in alone]).int().argmax(0)
     assert torch.equal(found.by[found.fooled], firsts[found.fooled])
     assert bool((model(found.x_adv).argmax(1) != y)[found.fooled].all())
-    assert found.forwards < sum(a.forwards for a in alone)
+    if kind is Cascade:
+        assert found.forwards < sum(a.forwards for a in alone)
+        assert torch.equal(found.each, torch.where(found.fooled, 1 << found.by, 0))
+    else:  # a grid also knows each member's verdict on everyone
+        assert found.forwards == sum(a.forwards for a in alone)
+        for number, member in enumerate(alone):
+            assert torch.equal((found.each >> number) & 1, member.fooled.long())
 
 
 def test_kl_goal_climbs_the_divergence() -> None:
@@ -391,3 +412,91 @@ def test_named_attacks_resolve_to_the_documented_values() -> None:
 def test_unknown_names_are_refused_with_the_list(name: str) -> None:
     with pytest.raises(ValueError, match=r"there is no attack .*choose from clean, fgsm, pgdN"):
         named(name, Threat(Linf(0.1), 0.025))
+
+
+def test_restarts_begin_with_the_attack_alone_and_only_add() -> None:
+    model, x, y = mixed()
+    attack = PGD(Linf(0.05), step=0.01, steps=1, keep="fooled")
+    once, thrice = attack.run(model, x, y, noise_for(x)), Restarts(attack, 3).run(model, x, y, noise_for(x))
+    assert torch.equal(thrice.fooled[once.fooled], once.fooled[once.fooled])
+    assert torch.equal(thrice.x_adv[once.fooled], once.x_adv[once.fooled])
+    # Each later start is another one: what it found is what the attack finds with that noise.
+    later = thrice.fooled & (thrice.by == 1)
+    second = attack.run(model, x, y, noise_for(x).fork("restart", 1))
+    assert torch.equal(second.fooled & ~once.fooled, later) and bool(later.any())
+    with pytest.raises(ValueError, match="at least once"):
+        Restarts(attack, 0)
+
+
+@pytest.mark.parametrize("ball", [Linf(0.05), L2(0.3)], ids=str)
+def test_momentum_is_that_of_the_paper(ball: Ball) -> None:
+    """g_{t+1} = mu g_t + grad / |grad|_1, a step along it, one example at a time (Dong et al. 2018)."""
+    model, x, y = mixed()
+    attack = PGD(ball, step=ball.eps / 4, steps=5, start=Zero(), momentum=0.9)
+    ours = attack.run(model, x, y, noise_for(x)).x_adv
+    for i in range(0, len(x), 16):
+        at, pull = x[i : i + 1], torch.zeros_like(x[:1])
+        for _ in range(5):
+            at = at.detach().requires_grad_()
+            (g,) = torch.autograd.grad(nn.functional.cross_entropy(model(at), y[i : i + 1]), at)
+            pull = 0.9 * pull + g / g.abs().sum()
+            way = pull.sign() if isinstance(ball, Linf) else pull / pull.norm()
+            d = at.detach() + ball.eps / 4 * way - x[i : i + 1]
+            d = d.clamp(-ball.eps, ball.eps) if isinstance(ball, Linf) else d * min(1.0, ball.eps / float(d.norm()))
+            at = (x[i : i + 1] + d).clamp(0, 1)
+        assert torch.allclose(ours[i : i + 1], at, atol=1e-9)
+    plain = replace(attack, momentum=0.0).run(model, x, y, noise_for(x)).x_adv
+    assert not torch.allclose(ours, plain, atol=1e-3)
+
+
+def test_friendly_pgd_goes_on_for_its_patience_after_the_first_mistake() -> None:
+    """FAT: with tau = 0 the first misclassified iterate; with tau steps more, the last misclassified one until then."""
+    model, x, y = mixed()
+    attack = PGD(Linf(0.06), step=0.01, steps=8, keep="fooled")
+    first = attack.run(model, x, y, noise_for(x))
+    points = [replace(attack, steps=t, keep="last").run(model, x, y, noise_for(x)).x_adv for t in range(9)]
+    for patience in (1, 3):
+        friendly = replace(attack, patience=patience).run(model, x, y, noise_for(x))
+        assert torch.equal(friendly.fooled, first.fooled) and torch.equal(friendly.step, first.step)
+        seen = 0
+        for i in (first.fooled & (first.step > 0)).nonzero().squeeze(1).tolist():
+            wrong = [t for t in range(9) if int(model(points[t][i : i + 1]).argmax()) != int(y[i])]
+            last = wrong[min(patience, len(wrong) - 1)]
+            assert torch.allclose(friendly.x_adv[i], points[last][i], atol=1e-9)
+            seen += last > int(first.step[i])
+        assert seen > 0
+    with pytest.raises(ValueError, match="patience is a number of steps"):
+        PGD(patience=2)
+
+
+def test_r_fgsm_goes_half_way_at_random_and_half_way_uphill() -> None:
+    model, x, y = mixed()
+    attack = r_fgsm(Linf(0.04))
+    corner = (x + 0.02 * noise_for(x).fork("start").normal(tuple(x.shape[1:]), x.dtype).sign()).clamp(0, 1)
+    at = corner.requires_grad_()
+    (g,) = torch.autograd.grad(nn.functional.cross_entropy(model(at), y, reduction="sum"), at)
+    wanted = (x + (at.detach() + 0.02 * g.sign() - x).clamp(-0.04, 0.04)).clamp(0, 1)
+    assert torch.allclose(attack.run(model, x, y, noise_for(x)).x_adv, wanted, atol=1e-12)
+
+
+@pytest.mark.parametrize("keep", get_args(Keep))
+def test_a9_a_targeted_attack_succeeds_only_at_its_target(keep: str) -> None:
+    model, x, y = mixed()
+    target = (y + 2) % K
+    found = PGD(Linf(0.15), Targeted(target), step=0.02, steps=20, keep=keep).run(model, x, y, noise_for(x))
+    assert torch.equal(found.fooled, model(found.x_adv).argmax(1) == target)
+    assert 0 < int(found.fooled.sum()) < len(x)
+
+
+def test_examples_without_a_gradient_are_reported_unless_they_fall_anyway() -> None:
+    """A network that looks at rounded pixels has no gradient: it is not robust, it is blind."""
+    inside, x, y = mixed()
+
+    class Rounded(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return inside((4 * x).round() / 4) + 0 * x.sum()
+
+    for keep in get_args(Keep):
+        found = PGD(Linf(0.02), steps=3, step=0.01, keep=keep).run(Rounded(), x, y, noise_for(x))
+        assert found.trouble.tolist() == [FINE if fooled else FLAT for fooled in found.fooled.tolist()]
+        assert not bool(found.fooled.all())

@@ -1,7 +1,7 @@
 """The contract every attack keeps, and the condition that attacks nothing."""
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -12,6 +12,9 @@ from leastwise.noise import Noise
 from leastwise.types import Images, Labels, Logits, Mask
 
 NEVER = -1  # the step of an example that was not fooled
+FINE, FLAT, BROKEN = 0, 1, 2  # troubles: nothing; an input gradient that was zero; numbers that were not finite
+
+Keep = Literal["last", "fooled"]  # run to the end; or let examples leave at their first misclassified point
 
 
 class Outcome(NamedTuple):
@@ -19,10 +22,21 @@ class Outcome(NamedTuple):
 
     x_adv: Images
     fooled: Mask
-    step: Labels  # gradient steps taken when first seen misclassified; 0 before any, NEVER for survivors
+    step: Labels  # steps (gradients, or queries) taken when first seen misclassified; 0 before any, NEVER for survivors
     by: Labels  # which member of a combined attack ended with this point; 0 for a single attack
     forwards: int
     backwards: int
+    trouble: Labels  # of survivors: why surviving may mean little (FLAT, BROKEN); FINE for the others
+    each: Labels  # bit m is set if member m of a combined attack fooled it; bit 0 for a single attack
+
+
+def outcome(
+    x_adv: Images, fooled: Mask, step: Labels, forwards: int, backwards: int, trouble: Labels | None = None
+) -> Outcome:
+    """The outcome of a single attack. `step` and `trouble` need not know who was fooled."""
+    step = torch.where(fooled, step, NEVER)
+    trouble = torch.zeros_like(step) if trouble is None else torch.where(fooled, FINE, trouble)
+    return Outcome(x_adv, fooled, step, torch.zeros_like(step), forwards, backwards, trouble, fooled.to(step.dtype))
 
 
 @runtime_checkable
@@ -45,6 +59,11 @@ def uses_gradients(attack: Attack) -> bool:
     return getattr(attack, "gradients", True)
 
 
+def notes(attack: Attack, k: int) -> tuple[str, ...]:
+    """What a user with k classes should know about the attack; one with something to say has a method `notes(k)`."""
+    return attack.notes(k) if hasattr(attack, "notes") else ()
+
+
 @dataclass(frozen=True)
 class Clean:
     """No perturbation: the images as they are."""
@@ -57,8 +76,9 @@ class Clean:
 
     def seen(self, z: Logits, x: Images, y: Labels) -> Outcome:
         """The outcome, where the logits at the images are known already."""
-        fooled = z.argmax(dim=1) != y
-        return Outcome(x, fooled, torch.where(fooled, 0, NEVER), torch.zeros_like(y), len(x), 0)
+        finite = z.isfinite().all(dim=1)
+        trouble = torch.where(finite, FINE, BROKEN)
+        return outcome(x, finite & (z.argmax(dim=1) != y), torch.zeros_like(y), len(x), 0, trouble)
 
     def __str__(self) -> str:
         return "no perturbation"

@@ -1,7 +1,8 @@
 """What an attacker climbs. A goal remembers each clean example once and scores logits against it.
 
 `bind` returns tensors with one row per example, so that when examples leave the batch their rows
-leave with them; `score` gives one number per example, higher meaning closer to a mistake.
+leave with them; `score` gives one number per example, higher meaning closer to a mistake; `reached`
+says who is there, which for a goal with a target means the target and for the others any mistake.
 """
 
 from dataclasses import dataclass
@@ -11,8 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from leastwise.losses import kl, margin, odds
-from leastwise.types import Images, Labels, Logits, PerExample
+from leastwise.losses import dlr, kl, margin, odds, targeted_dlr, true_logit
+from leastwise.types import Images, Labels, Logits, Mask, PerExample
 
 
 @runtime_checkable
@@ -24,6 +25,11 @@ class Goal(Protocol):
 
     def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]: ...
     def score(self, z: Logits, *bound: Tensor) -> PerExample: ...
+    def reached(self, z: Logits, y: Labels, *bound: Tensor) -> Mask: ...
+
+
+def mistaken(z: Logits, y: Labels) -> Mask:
+    return z.argmax(dim=1) != y
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,9 @@ class CE:
         (y,) = bound
         return odds(self.inverse_temperature * z, y)
 
+    def reached(self, z: Logits, y: Labels, *bound: Tensor) -> Mask:
+        return mistaken(z, y)
+
 
 @dataclass(frozen=True)
 class KL:
@@ -73,6 +82,9 @@ class KL:
     def score(self, z: Logits, *bound: Tensor) -> PerExample:
         (clean,) = bound
         return kl(clean, z)
+
+    def reached(self, z: Logits, y: Labels, *bound: Tensor) -> Mask:
+        return mistaken(z, y)
 
 
 @dataclass(frozen=True)
@@ -98,6 +110,9 @@ class Margin:
         (y,) = bound
         return -margin(z, y).clamp_min(-self.kappa)
 
+    def reached(self, z: Logits, y: Labels, *bound: Tensor) -> Mask:
+        return mistaken(z, y)
+
 
 @dataclass(frozen=True, eq=False)
 class Targeted:
@@ -119,6 +134,62 @@ class Targeted:
         (target,) = bound
         return -odds(z, target)
 
+    def reached(self, z: Logits, y: Labels, *bound: Tensor) -> Mask:
+        (target,) = bound
+        return z.argmax(dim=1) == target
+
+
+@dataclass(frozen=True)
+class DLR:
+    """The difference of logits ratio, which no scaling of the logits changes; with two classes, the margin."""
+
+    def __str__(self) -> str:
+        return "DLR"
+
+    @property
+    def clean_forwards(self) -> int:
+        return 0
+
+    def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]:
+        return (y,)
+
+    def score(self, z: Logits, *bound: Tensor) -> PerExample:
+        (y,) = bound
+        return dlr(z, y) if z.shape[1] >= 3 else -margin(z, y)
+
+    def reached(self, z: Logits, y: Labels, *bound: Tensor) -> Mask:
+        return mistaken(z, y)
+
+    def notes(self, k: int) -> tuple[str, ...]:
+        return () if k >= 3 else (f"DLR needs 3 classes and there are {k}: the margin is climbed instead",)
+
+
+@dataclass(frozen=True, eq=False)
+class TargetedDLR:
+    """The difference of logits ratio toward one class per example. Any mistake counts: targets are only a way there.
+
+    With fewer than four classes it is z_t - z_y.
+    """
+
+    target: Labels
+
+    def __str__(self) -> str:
+        return "targeted DLR"
+
+    @property
+    def clean_forwards(self) -> int:
+        return 0
+
+    def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]:
+        return (y, self.target)
+
+    def score(self, z: Logits, *bound: Tensor) -> PerExample:
+        y, target = bound
+        return targeted_dlr(z, y, target) if z.shape[1] >= 4 else true_logit(z, target) - true_logit(z, y)
+
+    def reached(self, z: Logits, y: Labels, *bound: Tensor) -> Mask:
+        return mistaken(z, y)
+
 
 @dataclass(frozen=True, eq=False)
 class Match:
@@ -139,3 +210,6 @@ class Match:
     def score(self, z: Logits, *bound: Tensor) -> PerExample:
         (target,) = bound
         return -(z - target).square().sum(dim=1)
+
+    def reached(self, z: Logits, y: Labels, *bound: Tensor) -> Mask:
+        return mistaken(z, y)

@@ -3,22 +3,23 @@
 x_{t+1} = clip_[0,1](x + project(x_t + step · steepest(grad score) - x))
 
 FGSM is one step of size eps; Temperature-PGD (Tian et al., KDD 2021) is `goal=CE(inverse_temperature=5)`;
-C&W-20 is `goal=Margin(kappa=50)`; the inner problem of TRADES is `goal=KL(), start=Gaussian(0.001)`.
+C&W-20 is `goal=Margin(kappa=50)`; the inner problem of TRADES is `goal=KL(), start=Gaussian(0.001)`. Momentum PGD
+(Dong et al., CVPR 2018) steps along m_t = momentum · m_{t-1} + grad / |grad|_1; friendly PGD (Zhang et al., ICML 2020)
+lets an example go `patience` steps past its first mistake.
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, get_args, runtime_checkable
+from typing import Protocol, get_args, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
-from leastwise.attacks.base import NEVER, Outcome, call
+from leastwise.attacks.base import BROKEN, NEVER, Keep, Outcome, call, outcome
+from leastwise.attacks.front import Slope, ask, pick_rows, rows_of, slope
 from leastwise.attacks.goals import CE, Goal
-from leastwise.balls import Ball, Linf, Radius, column, inside, pick, shown
+from leastwise.balls import Ball, Linf, Radius, column, inside, shown
 from leastwise.noise import Noise
-from leastwise.types import Images, Labels, Logits, Mask
-
-Keep = Literal["last", "fooled"]
+from leastwise.types import Images, Labels, Mask
 
 
 @runtime_checkable
@@ -62,6 +63,19 @@ class Gaussian:
 
 
 @dataclass(frozen=True)
+class Signs:
+    """Start at a random corner: `size` times the sign of a Gaussian (the random half of R-FGSM)."""
+
+    size: float
+
+    def __str__(self) -> str:
+        return f"from a random corner at {self.size:g}"
+
+    def perturb(self, x: Images, ball: Ball, noise: Noise) -> Images:
+        return self.size * noise.normal(tuple(x.shape[1:]), x.dtype).sign()
+
+
+@dataclass(frozen=True)
 class PGD:
     """`keep="last"` returns the last iterate; `keep="fooled"` the first misclassified point.
 
@@ -75,6 +89,8 @@ class PGD:
     steps: int = 10
     start: Start = Uniform()
     keep: Keep = "last"
+    momentum: float = 0.0
+    patience: int = 0  # with "fooled": further steps after the first mistake, as friendly training takes them
 
     def __post_init__(self) -> None:
         if self.steps < 0:
@@ -83,11 +99,23 @@ class PGD:
             raise ValueError(f"the step must be zero or more, but saw {shown(self.step)}")
         if self.keep not in get_args(Keep):
             raise ValueError(f"keep must be {' or '.join(get_args(Keep))}, but saw {self.keep!r}")
+        if not self.momentum >= 0:
+            raise ValueError(f"the momentum must be zero or more, but saw {self.momentum}")
+        if self.patience < 0 or (self.patience and self.keep != "fooled"):
+            raise ValueError(
+                f'patience is a number of steps after the first mistake, with keep="fooled", but saw {self.patience} '
+                f"with keep={self.keep!r}"
+            )
 
     def __str__(self) -> str:
         counted = "any iterate counts" if self.keep == "fooled" else "the last iterate counts"
         steps = f"{self.steps} step{'' if self.steps == 1 else 's'} of {shown(self.step)}"
-        return f"{steps} on {self.goal}, {self.ball}, {self.start}, {counted}"
+        parts = [f"{steps} on {self.goal}", str(self.ball), str(self.start), counted]
+        if self.momentum:
+            parts.insert(1, f"momentum {self.momentum:g}")
+        if self.patience:
+            parts.append(f"{self.patience} more after the first mistake")
+        return ", ".join(parts)
 
     def __call__(self, model: nn.Module, x: Images, y: Labels, seed: int = 0) -> Images:
         return call(self, model, x, y, seed)
@@ -98,9 +126,12 @@ class PGD:
     def allows(self, x: Images, x_adv: Images) -> Mask:
         return inside(self.ball, x, x_adv)
 
+    def notes(self, k: int) -> tuple[str, ...]:
+        return self.goal.notes(k) if hasattr(self.goal, "notes") else ()
+
     def perturb(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Images:
         """Only the points, without the forward pass that says who is fooled: what training needs."""
-        return ascend(self, model, x, y, noise) if self.keep == "last" else self.run(model, x, y, noise).x_adv
+        return ascend(self, model, x, y, noise).at if self.keep == "last" else self.run(model, x, y, noise).x_adv
 
     def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
         return run_last(self, model, x, y, noise) if self.keep == "last" else run_fooled(self, model, x, y, noise)
@@ -109,6 +140,13 @@ class PGD:
 def fgsm(ball: Ball, goal: Goal | None = None, start: Start | None = None, keep: Keep = "last") -> PGD:
     """One step to the edge of the ball (Goodfellow et al., ICLR 2015)."""
     return PGD(ball, goal or CE(), step=ball.eps, steps=1, start=start or Zero(), keep=keep)
+
+
+def r_fgsm(ball: Ball, goal: Goal | None = None, keep: Keep = "last") -> PGD:
+    """Half of eps to a random corner, the other half along the gradient (Tramèr et al., ICLR 2018)."""
+    if not isinstance(ball.eps, float):
+        raise ValueError("R-FGSM takes one eps for all examples")
+    return PGD(ball, goal or CE(), step=ball.eps / 2, steps=1, start=Signs(ball.eps / 2), keep=keep)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,17 +160,9 @@ class Front:
     bound: tuple[Tensor, ...]
     ball: Ball
     step: Radius
-
-    def pick(self, rows: Tensor) -> "Front":
-        return Front(
-            self.rows[rows],
-            self.x[rows],
-            self.y[rows],
-            self.at[rows],
-            tuple(value[rows] for value in self.bound),
-            self.ball.at(pick(self.ball.eps, rows)),
-            pick(self.step, rows),
-        )
+    pull: Images | None  # the accumulated direction, with momentum
+    trouble: Labels
+    patience: Labels  # steps left after the first mistake
 
 
 def open_front(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Front:
@@ -145,71 +175,77 @@ def open_front(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise
         bound=attack.goal.bind(model, x, y),
         ball=attack.ball,
         step=attack.step,
+        pull=torch.zeros_like(x) if attack.momentum else None,
+        trouble=torch.zeros_like(y),
+        patience=torch.full_like(y, attack.patience),
     )
 
 
-def climb(attack: PGD, model: nn.Module, front: Front) -> tuple[Front, Logits]:
-    """One step for everyone in the front, and the logits at the point they left."""
-    at = front.at.detach().requires_grad_()
-    with torch.enable_grad():
-        z = model(at)
-        score = attack.goal.score(z, *front.bound).sum()
-    (gradient,) = torch.autograd.grad(score, at)
-    if not bool(gradient.sum().isfinite()):  # the sign of NaN is 0: a broken model would look robust
-        raise ValueError("the input gradient is not finite, so robustness is unknown: check the model for overflow")
-    moved = front.at - front.x + column(front.step, at) * front.ball.steepest(gradient)
-    return replace(front, at=(front.x + front.ball.project(moved)).clamp(0, 1)), z.detach()
+def climb(attack: PGD, model: nn.Module, front: Front) -> tuple[Front, Slope]:
+    """One step for everyone in the front, and what was seen at the point they left."""
+    seen = slope(model, attack.goal, front.at, front.bound)
+    direction, pull = seen.gradient, None
+    if front.pull is not None:
+        size = direction.flatten(1).abs().sum(dim=1).clamp_min(torch.finfo(direction.dtype).tiny)
+        direction = pull = attack.momentum * front.pull + direction / column(size, direction)
+    moved = front.at - front.x + column(front.step, front.at) * front.ball.steepest(direction)
+    at = (front.x + front.ball.project(moved)).clamp(0, 1)
+    return replace(front, at=at, pull=pull, trouble=torch.maximum(front.trouble, seen.trouble)), seen
 
 
-def predict(model: nn.Module, x: Images) -> Labels:
-    with torch.no_grad():
-        return model(x).argmax(dim=1)
-
-
-def ascend(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Images:
-    """The last iterate."""
+def ascend(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Front:
+    """All steps for everyone: where they end."""
     front = open_front(attack, model, x, y, noise)
     for _ in range(attack.steps):
         front, _ = climb(attack, model, front)
-    return front.at
+    return front
 
 
 def run_last(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
-    x_adv = ascend(attack, model, x, y, noise)
-    fooled = predict(model, x_adv) != y
+    front = ascend(attack, model, x, y, noise)
+    z, finite = ask(model, front.at)
+    fooled = finite & attack.goal.reached(z, y, *front.bound)
+    trouble = torch.where(finite, front.trouble, BROKEN)
     passes = len(x) * attack.steps
     forwards = passes + len(x) * (1 + attack.goal.clean_forwards)
-    return Outcome(x_adv, fooled, torch.where(fooled, attack.steps, NEVER), torch.zeros_like(y), forwards, passes)
+    return outcome(front.at, fooled, torch.full_like(y, attack.steps), forwards, passes, trouble)
 
 
 def run_fooled(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
     front = open_front(attack, model, x, y, noise)
-    x_adv, step = x.clone(), torch.full_like(y, NEVER)
+    x_adv, step, trouble = x.clone(), torch.full_like(y, NEVER), torch.zeros_like(y)
     forwards, backwards = len(x) * attack.goal.clean_forwards, 0
 
     if not isinstance(attack.start, Zero):  # else the start is the clean image, which the first step looks at
-        wrong = predict(model, x) != y
+        z, finite = ask(model, x)
         forwards += len(x)
+        wrong = finite & attack.goal.reached(z, y, *front.bound)
         step[wrong] = 0
-        front = without(front, wrong)
+        front = without(front, wrong & (front.patience == 0))
 
     for t in range(attack.steps):
         if len(front.rows) == 0:
             break
         here = front
-        front, z = climb(attack, model, here)
+        front, seen = climb(attack, model, here)
         forwards, backwards = forwards + len(here.rows), backwards + len(here.rows)
-        wrong = z.argmax(dim=1) != here.y
-        x_adv[here.rows[wrong]], step[here.rows[wrong]] = here.at[wrong], t
-        front = without(front, wrong)
+        wrong = ~seen.broken & attack.goal.reached(seen.z, here.y, *here.bound)
+        new = wrong & (step[here.rows] == NEVER)
+        x_adv[here.rows[wrong]], step[here.rows[new]] = here.at[wrong], t
+        front = replace(front, patience=here.patience - wrong.to(here.patience.dtype))
+        front = without(front, wrong & (here.patience == 0))
 
     if len(front.rows) > 0:
-        wrong = predict(model, front.at) != front.y
+        z, finite = ask(model, front.at)
         forwards += len(front.rows)
-        x_adv[front.rows], step[front.rows[wrong]] = front.at, attack.steps
-    return Outcome(x_adv, step != NEVER, step, torch.zeros_like(y), forwards, backwards)
+        wrong = finite & attack.goal.reached(z, front.y, *front.bound)
+        trouble[front.rows] = torch.where(finite, front.trouble, BROKEN)
+        never = step[front.rows] == NEVER
+        ends = wrong | never  # one that was misclassified earlier and is not here keeps the earlier point
+        x_adv[front.rows[ends]], step[front.rows[wrong & never]] = front.at[ends], attack.steps
+    return outcome(x_adv, step != NEVER, step, forwards, backwards, trouble)
 
 
 def without(front: Front, wrong: Mask) -> Front:
     """Let the misclassified go."""
-    return front.pick((~wrong).nonzero().squeeze(1)) if bool(wrong.any()) else front
+    return pick_rows(front, rows_of(~wrong)) if bool(wrong.any()) else front

@@ -21,9 +21,12 @@ def summary(evidence: Evidence) -> dict[str, Any]:
         "key": evidence.key,
         "classes": list(evidence.names),
         "interval": {"method": "wilson", "confidence": CONFIDENCE},
-        "warnings": list(evidence.warnings),
+        "warnings": list(evidence.cautions()),
         "groups": {name: [evidence.names[c] for c in classes] for name, classes in evidence.groups},
-        "conditions": {name: condition(frame, row, evidence.groups) for row, name in enumerate(frame.conditions)},
+        "conditions": {
+            name: condition(frame, row, evidence.groups) | grid(evidence, name)
+            for row, name in enumerate(frame.conditions)
+        },
     }
 
 
@@ -52,6 +55,15 @@ def condition(frame: ClassFrame, row: int, groups: Groups = ()) -> dict[str, Any
         "std": number(100 * float(frame.std[row])),
         "groups": {name: group(n[list(classes)], correct[list(classes)]) for name, classes in groups},
     }
+
+
+def grid(evidence: Evidence, name: str) -> dict[str, Any]:
+    """Of a grid of attacks: each member on all images."""
+    frames = {
+        member: ClassFrame.of({name: evidence.against(name, number)}, evidence.names)
+        for number, member in enumerate(evidence.members(name))
+    }
+    return {"members": {member: condition(frame, 0) for member, frame in frames.items()}} if frames else {}
 
 
 def group(n: "np.ndarray", correct: "np.ndarray") -> dict[str, Any]:

@@ -33,7 +33,11 @@ def print_classes(console: Console, evidence: Evidence, title: str) -> None:
         if first:
             console.print()
         console.print(class_table(evidence, conditions[first : first + fit]))
-    for warning in evidence.warnings:
+    for name in conditions:
+        for number, member in enumerate(evidence.members(name)):
+            frame = ClassFrame.of({name: evidence.against(name, number)}, evidence.names)
+            say(console, f"{name}, {member}: {percent(frame.overall[0].item())}, worst {worst_cell(frame, 0)}")
+    for warning in evidence.cautions():
         say(console, f"warning: {warning}", style="yellow")
 
 
