@@ -56,7 +56,12 @@ check: $(STAMP)-check
 	$(BIN)/lint-imports
 	$(TEST) -m "not slow and not medium"
 
-bench: $(STAMP)-bench
+# torchattacks asks for torchvision and an old requests, and uses neither.
+$(STAMP)-torchattacks: $(STAMP)-bench
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps torchattacks
+	@touch $@
+
+bench: $(STAMP)-torchattacks
 	$(BIN)/python benchmarks/parts.py
 	$(BIN)/python benchmarks/attacks.py
 

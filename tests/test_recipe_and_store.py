@@ -3,7 +3,7 @@
 import json
 import os
 import stat
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -43,8 +43,27 @@ def test_keys_do_not_change_between_versions() -> None:
         "steps": 20,
         "start": {"type": "Uniform"},
         "keep": "last",
+        "momentum": 0,
+        "patience": 0,
     }
-    assert key(PGD(Linf(0.1), step=0.025, steps=20)) == "a21ddc8c3e6f4ac9"
+    assert key(PGD(Linf(0.1), step=0.025, steps=20)) == "0f84c91f7c173232"
+
+
+def test_fields_that_are_not_part_of_the_recipe_are_left_out() -> None:
+    @dataclass(frozen=True)
+    class R:
+        digest: str
+        model: object = field(compare=False, metadata={"recipe": False})
+
+    assert plain(R("ab", object())) == {"type": "R", "digest": "ab"}
+    assert R("ab", 1) == R("ab", 2) and key(R("ab", 1)) == key(R("ab", 2)) != key(R("cd", 1))
+
+    @dataclass(frozen=True)
+    class Told:
+        model: object = field(metadata={"recipe": True})
+
+    with pytest.raises(ValueError, match="a recipe"):
+        plain((R("ab", 1), Told(object())))
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), [1], {"a": 1}, torch.zeros(2), object(), PGD])

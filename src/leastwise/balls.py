@@ -40,10 +40,6 @@ class Ball(Protocol):
         """The same shape with another radius."""
         ...
 
-    def pick(self, rows: Rows) -> "Ball":
-        """The ball of some of the examples."""
-        ...
-
 
 @dataclass(frozen=True)
 class Linf:
@@ -72,9 +68,6 @@ class Linf:
 
     def at(self, eps: Radius) -> "Linf":
         return replace(self, eps=eps)
-
-    def pick(self, rows: Rows) -> "Linf":
-        return replace(self, eps=pick(self.eps, rows))
 
 
 @dataclass(frozen=True)
@@ -109,9 +102,6 @@ class L2:
     def at(self, eps: Radius) -> "L2":
         return replace(self, eps=eps)
 
-    def pick(self, rows: Rows) -> "L2":
-        return replace(self, eps=pick(self.eps, rows))
-
 
 @dataclass(frozen=True)
 class L1:
@@ -141,15 +131,20 @@ class L1:
         return column(self.eps, x) * (sign * weight[:, 1:] / weight.sum(dim=1, keepdim=True)).view(x.shape)
 
     def project(self, d: Images) -> Images:
-        """Shrink all entries by the same amount, down to zero, until the sum fits (Duchi et al., ICML 2008)."""
-        size = d.flatten(1).abs()
+        """Shrink all entries by the same amount, down to zero, until the sum fits (Duchi et al., ICML 2008).
+
+        Adding d to an image rounds every pixel, and these errors add up: the target is smaller by as much.
+        """
+        size = d.flatten(1).abs().double()
+        pixels = size.shape[1]
+        eps = torch.as_tensor(self.eps, dtype=torch.float64, device=d.device).view(-1, 1)
+        target = torch.maximum(eps - pixels * torch.finfo(d.dtype).eps / 4, eps / 2)
         ordered = size.sort(dim=1, descending=True).values
-        counts = torch.arange(1, ordered.shape[1] + 1, dtype=d.dtype, device=d.device)
-        eps = column(self.eps, d).view(-1, 1)
-        excess = (ordered.cumsum(dim=1) - eps) / counts
+        counts = torch.arange(1, pixels + 1, dtype=torch.float64, device=d.device)
+        excess = (ordered.cumsum(dim=1) - target) / counts
         kept = (ordered > excess).sum(dim=1, keepdim=True).clamp_min(1)
-        shrink = excess.gather(1, kept - 1).clamp_min(0)
-        return (d.flatten(1).sign() * (size - shrink).clamp_min(0)).view(d.shape)
+        shrink = torch.where(size.sum(dim=1, keepdim=True) > eps, excess.gather(1, kept - 1).clamp_min(0), 0)
+        return (d.flatten(1).sign() * (size - shrink).clamp_min(0).to(d.dtype)).view(d.shape)
 
     def steepest(self, g: Images) -> Images:
         size = g.flatten(1).abs()
@@ -163,9 +158,6 @@ class L1:
 
     def at(self, eps: Radius) -> "L1":
         return replace(self, eps=eps)
-
-    def pick(self, rows: Rows) -> "L1":
-        return replace(self, eps=pick(self.eps, rows))
 
 
 def unit(g: Images) -> Images:

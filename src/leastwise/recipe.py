@@ -14,7 +14,11 @@ KEY_LENGTH = 16  # hex digits: 64 bits, no accidental collision among billions o
 
 
 def plain(value: Any) -> Any:
-    """The recipe as JSON values; a dataclass becomes an object with its type's name."""
+    """The recipe as JSON values; a dataclass becomes an object with its type's name.
+
+    Left out are fields with `metadata={"recipe": False}`, such as a network whose digest stands beside it. They must
+    have `compare=False` too.
+    """
     match value:
         case None | bool() | str() | int():
             return value
@@ -25,7 +29,8 @@ def plain(value: Any) -> Any:
         case tuple():
             return [plain(v) for v in value]
     if is_dataclass(value) and not isinstance(value, type):
-        return {"type": type(value).__name__} | {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+        told = [f for f in fields(value) if f.metadata.get("recipe", True)]
+        return {"type": type(value).__name__} | {f.name: plain(getattr(value, f.name)) for f in told}
     raise ValueError(
         f"a recipe is made of numbers, strings, tuples and frozen dataclasses, but saw {type(value).__name__}: "
         "give a plain value instead"

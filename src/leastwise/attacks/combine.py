@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from leastwise.attacks.base import Attack, Outcome, call, notes, uses_gradients
-from leastwise.attacks.front import rows_of
+from leastwise.attacks.front import pick_rows, rows_of
 from leastwise.balls import Radius
 from leastwise.noise import Noise
 from leastwise.types import Images, Labels, Mask, Rows
@@ -53,7 +53,8 @@ class Cascade:
             rows = rows_of(~found.fooled)
             if len(rows) == 0:
                 break
-            found = after(found, rows, member.run(model, x[rows], y[rows], noise.pick(rows)), number)
+            more = pick_rows(member, rows).run(model, x[rows], y[rows], noise.pick(rows))
+            found = after(found, rows, more, number)
         return found
 
 
@@ -137,7 +138,7 @@ class Restarts:
             if len(rows) == 0:
                 break
             again = noise.pick(rows).fork("restart", number)
-            found = after(found, rows, self.attack.run(model, x[rows], y[rows], again), number)
+            found = after(found, rows, pick_rows(self.attack, rows).run(model, x[rows], y[rows], again), number)
         return found
 
 

@@ -4,7 +4,7 @@ The state of an attack is a frozen dataclass whose tensors have one row per exam
 batch all their rows leave with them: `pick_rows(state, rows)`.
 """
 
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -12,17 +12,14 @@ from torch import Tensor, nn
 
 from leastwise.attacks.base import BROKEN, FINE, FLAT
 from leastwise.attacks.goals import Goal
-from leastwise.balls import L1, L2, Linf
-from leastwise.noise import Noise
 from leastwise.types import Images, Labels, Logits, Mask, PerExample, Rows
 
 State = TypeVar("State")
 
 
 def pick_rows(state: State, rows: Rows) -> State:
-    """The state of some of the examples. Numbers stay; tensors, tuples, noise and balls lose the other rows."""
-    held = {f.name: getattr(state, f.name) for f in fields(state)}  # type: ignore[arg-type]
-    return replace(state, **{name: picked(value, rows) for name, value in held.items()})  # type: ignore[type-var]
+    """The state, or the attack, of some of the examples: every tensor in it has one row per example."""
+    return picked(state, rows)
 
 
 def picked(value: Any, rows: Rows) -> Any:
@@ -30,10 +27,16 @@ def picked(value: Any, rows: Rows) -> Any:
         case Tensor():
             return value[rows]
         case tuple():
-            return tuple(picked(part, rows) for part in value)
-        case Noise() | Linf() | L2() | L1():
-            return value.pick(rows)
+            return same_or_new(value, tuple(picked(part, rows) for part in value))
+    if is_dataclass(value) and not isinstance(value, type):
+        held = {f.name: getattr(value, f.name) for f in fields(value)}
+        changed = {name: picked(part, rows) for name, part in held.items()}
+        return value if all(changed[name] is held[name] for name in held) else replace(value, **changed)
     return value
+
+
+def same_or_new(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
+    return old if all(a is b for a, b in zip(old, new, strict=True)) else new
 
 
 def rows_of(mask: Mask) -> Rows:

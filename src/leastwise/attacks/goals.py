@@ -140,6 +140,32 @@ class Targeted:
 
 
 @dataclass(frozen=True)
+class Toward:
+    """Toward the same class for everyone. Examples that belong there have nowhere to go."""
+
+    target: int
+
+    def __str__(self) -> str:
+        return f"the log-odds of class {self.target}"
+
+    @property
+    def clean_forwards(self) -> int:
+        return 0
+
+    def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]:
+        return (torch.full_like(y, self.target),)
+
+    def score(self, z: Logits, *bound: Tensor) -> PerExample:
+        (target,) = bound
+        if self.target >= z.shape[1]:
+            raise ValueError(f"there is no class {self.target} to go to: the model has {z.shape[1]}, counted from 0")
+        return -odds(z, target)
+
+    def reached(self, z: Logits, y: Labels, *bound: Tensor) -> Mask:
+        return (z.argmax(dim=1) == self.target) & (y != self.target)
+
+
+@dataclass(frozen=True)
 class DLR:
     """The difference of logits ratio, which no scaling of the logits changes; with two classes, the margin."""
 

@@ -2,32 +2,49 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from leastwise.attacks.apgd import APGD
+from leastwise.attacks.autoattack import TARGETS, Version, autoattack
 from leastwise.attacks.base import Attack, Clean, Keep
-from leastwise.attacks.combine import Grid
-from leastwise.attacks.goals import CE, Margin
-from leastwise.attacks.pgd import PGD, fgsm
-from leastwise.balls import Ball
+from leastwise.attacks.combine import Grid, Restarts
+from leastwise.attacks.conditions import Corrupted, RandomNoise
+from leastwise.attacks.cw import CWL2, CWInf
+from leastwise.attacks.fab import FAB
+from leastwise.attacks.goals import CE, DLR, KL, Margin, Toward
+from leastwise.attacks.minnorm import DDN, FMN
+from leastwise.attacks.nattack import NAttack
+from leastwise.attacks.pgd import PGD, Gaussian, Uniform, fgsm, r_fgsm
+from leastwise.attacks.square import Square
+from leastwise.attacks.transfer import Surrogate, Transfer
+from leastwise.balls import L2, Ball, Linf
+from leastwise.data.corrupt import CORRUPTIONS, Corruption
 
 TEMPERATURE = 5.0  # 1/T of a plain `tpgd`: the value Tian et al. report for MART and HE
 TEMPERATURE_GRID = (2.0, 5.0, 10.0, 50.0)  # Tian et al., section 5
+TRANSFER_STEPS = 20
+
+
+def no_surrogate(name: str) -> Surrogate:
+    raise ValueError(f"the surrogate {name!r} of a transfer attack cannot be loaded here: use `leastwise audit`")
 
 
 @dataclass(frozen=True)
 class Threat:
-    """What all named attacks of one audit share."""
+    """What all named attacks of one audit share. `load` finds the surrogates of transfer attacks."""
 
     ball: Ball
     step: float
     keep: Keep = "fooled"
+    load: Callable[[str], Surrogate] = field(default=no_surrogate, compare=False)
 
 
 class Named(NamedTuple):
     """A row of the table. The pattern's groups are handed to `make` after the threat."""
 
     spelling: str
+    example: str
     pattern: str
     make: Callable[..., Attack]
     about: str
@@ -35,8 +52,13 @@ class Named(NamedTuple):
     cost: str
 
 
-def pgd(threat: Threat, steps: str) -> PGD:
-    return PGD(threat.ball, CE(), threat.step, int(steps), keep=threat.keep)
+def pgd(threat: Threat, steps: str, restarts: str | None = None) -> PGD | Restarts:
+    attack = PGD(threat.ball, CE(), threat.step, int(steps), keep=threat.keep)
+    return Restarts(attack, int(restarts)) if restarts else attack
+
+
+def momentum_pgd(threat: Threat, steps: str) -> PGD:
+    return PGD(threat.ball, CE(), threat.step, int(steps), keep=threat.keep, momentum=1.0)
 
 
 def tpgd(threat: Threat, steps: str, inverse_temperature: str | None) -> PGD:
@@ -52,9 +74,42 @@ def cw(threat: Threat, steps: str) -> PGD:
     return PGD(threat.ball, Margin(kappa=50.0), threat.step, int(steps), keep=threat.keep)
 
 
+def kl_pgd(threat: Threat, steps: str) -> PGD:
+    return PGD(threat.ball, KL(), threat.step, int(steps), start=Gaussian(0.001), keep=threat.keep)
+
+
+def targeted(threat: Threat, steps: str, target: str) -> PGD:
+    return PGD(threat.ball, Toward(int(target)), threat.step, int(steps), keep=threat.keep)
+
+
+def friendly(threat: Threat, steps: str, patience: str | None) -> PGD:
+    return PGD(threat.ball, CE(), threat.step, int(steps), keep="fooled", patience=int(patience or 0))
+
+
+def version(name: Version) -> Callable[[Threat], Attack]:
+    return lambda threat: autoattack(threat.ball, name, threat.keep)
+
+
+def measured_in(norm: type[Linf] | type[L2], name: str, threat: Threat) -> Ball:
+    if not isinstance(threat.ball, norm):
+        raise ValueError(f"{name} measures distance in {norm.__name__}: give --norm {norm.__name__.lower()}")
+    return threat.ball
+
+
+def transfer(threat: Threat, files: str) -> Transfer:
+    attack = PGD(threat.ball, CE(), threat.step, TRANSFER_STEPS, keep="last")
+    return Transfer(attack, tuple(threat.load(file) for file in files.split("+")))
+
+
+def corrupted(_: Threat, name: str, severity: str | None) -> Corrupted:
+    return Corrupted(Corruption(name, int(severity or 3)))
+
+
+N = r"([1-9]\d*)"
 TABLE: tuple[Named, ...] = (
-    Named("clean", r"clean", lambda threat: Clean(), "the images as they are", "", "1 forward"),
+    Named("clean", "clean", r"clean", lambda threat: Clean(), "the images as they are", "", "1 forward"),
     Named(
+        "fgsm",
         "fgsm",
         r"fgsm",
         lambda threat: fgsm(threat.ball, keep=threat.keep),
@@ -63,16 +118,45 @@ TABLE: tuple[Named, ...] = (
         "2 forwards, 1 backward",
     ),
     Named(
-        "pgdN",
-        r"pgd([1-9]\d*)",
+        "fgsm-rs",
+        "fgsm-rs",
+        r"fgsm-rs",
+        lambda threat: fgsm(threat.ball, start=Uniform(), keep=threat.keep),
+        "one step of size eps from a uniform start",
+        "Tian et al. 2021",
+        "3 forwards, 1 backward",
+    ),
+    Named(
+        "rfgsm",
+        "rfgsm",
+        r"rfgsm",
+        lambda threat: r_fgsm(threat.ball, keep=threat.keep),
+        "half of eps to a random corner, the other half uphill",
+        "Tramèr et al. 2018",
+        "3 forwards, 1 backward",
+    ),
+    Named(
+        "pgdN[xR]",
+        "pgd3x2",
+        rf"pgd{N}(?:x{N})?",
         pgd,
-        "N steps on cross-entropy from a uniform start",
+        "N steps on cross-entropy from a uniform start; R times",
         "Madry et al. 2018",
-        "at most N + 2 forwards, N backwards",
+        "at most N + 2 forwards, N backwards, R times",
+    ),
+    Named(
+        "mpgdN",
+        "mpgd3",
+        rf"mpgd{N}",
+        momentum_pgd,
+        "pgdN with momentum 1",
+        "Dong et al. 2018",
+        "as pgdN",
     ),
     Named(
         "tpgdN[@K]",
-        r"tpgd([1-9]\d*)(?:@(\d+(?:\.\d+)?))?",
+        "tpgd3@10",
+        rf"tpgd{N}(?:@(\d+(?:\.\d+)?))?",
         tpgd,
         f"Temperature-PGD: cross-entropy of K·logits, K = 1/T = {TEMPERATURE:g} unless given",
         "Tian et al. 2021",
@@ -80,7 +164,8 @@ TABLE: tuple[Named, ...] = (
     ),
     Named(
         "tpgdN-grid",
-        r"tpgd([1-9]\d*)-grid",
+        "tpgd2-grid",
+        rf"tpgd{N}-grid",
         tpgd_grid,
         f"Temperature-PGD, each and the worst of 1/T = {', '.join(f'{t:g}' for t in TEMPERATURE_GRID)}",
         "Tian et al. 2021",
@@ -88,28 +173,231 @@ TABLE: tuple[Named, ...] = (
     ),
     Named(
         "cwN",
-        r"cw([1-9]\d*)",
+        "cw3",
+        rf"cw{N}",
         cw,
         "N steps on the margin with kappa = 50 from a uniform start",
         "Carlini & Wagner 2017, as used by Madry et al. 2018",
         "as pgdN",
+    ),
+    Named(
+        "klpgdN",
+        "klpgd3",
+        rf"klpgd{N}",
+        kl_pgd,
+        "N steps on KL(p(x) || p(x')) from a Gaussian start of 0.001: what TRADES trains against",
+        "Zhang et al. 2019",
+        "at most N + 3 forwards, N backwards",
+    ),
+    Named(
+        "pgdN-to-C",
+        "pgd3-to-1",
+        rf"pgd{N}-to-(\d+)",
+        targeted,
+        "N steps toward class number C (from 0); only arriving there counts as success",
+        "Madry et al. 2018",
+        "as pgdN",
+    ),
+    Named(
+        "fatN[@M]",
+        "fat3@1",
+        rf"fat{N}(?:@(\d+))?",
+        friendly,
+        "friendly PGD: stops M steps (0 unless given) after the first mistake",
+        "Zhang et al. 2020",
+        "as pgdN",
+    ),
+    Named(
+        "apgd-ce",
+        "apgd-ce",
+        r"apgd-ce",
+        lambda threat: APGD(threat.ball, CE(), keep=threat.keep),
+        "auto-PGD on cross-entropy: 100 steps of adaptive size",
+        "Croce & Hein 2020",
+        "at most 102 forwards, 101 backwards",
+    ),
+    Named(
+        "apgd-dlr",
+        "apgd-dlr",
+        r"apgd-dlr",
+        lambda threat: APGD(threat.ball, DLR(), keep=threat.keep),
+        "auto-PGD on the difference of logits ratio",
+        "Croce & Hein 2020",
+        "as apgd-ce",
+    ),
+    Named(
+        "apgd-t",
+        "apgd-t",
+        r"apgd-t",
+        lambda threat: APGD(threat.ball, targets=TARGETS, keep=threat.keep),
+        "auto-PGD toward the nine classes that follow the first",
+        "Croce & Hein 2020",
+        "at most 9 × apgd-ce",
+    ),
+    Named(
+        "fab",
+        "fab",
+        r"fab",
+        lambda threat: FAB(threat.ball, targets=0, keep=threat.keep),
+        "fast adaptive boundary: the nearest point beyond the linearised boundary to any class",
+        "Croce & Hein 2020 (FAB)",
+        "at most 102 forwards, 100 × (K - 1) backwards",
+    ),
+    Named(
+        "fab-t",
+        "fab-t",
+        r"fab-t",
+        lambda threat: FAB(threat.ball, targets=TARGETS, keep=threat.keep),
+        "fast adaptive boundary, one target at a time, nine targets",
+        "Croce & Hein 2020 (FAB)",
+        "at most 9 × 101 forwards, 9 × 100 backwards",
+    ),
+    Named(
+        "square[:N]",
+        "square:20",
+        rf"square(?::{N})?",
+        lambda threat, queries: Square(threat.ball, queries=int(queries or 5000), keep=threat.keep),
+        "random squares, no gradients; N queries, 5000 unless given",
+        "Andriushchenko et al. 2020",
+        "at most N + 1 forwards",
+    ),
+    Named(
+        "autoattack",
+        "autoattack",
+        r"autoattack",
+        version("standard"),
+        "apgd-ce, apgd-t, fab-t and square, each on what survived",
+        "Croce & Hein 2020",
+        "at most about 7,000 forwards, 1,900 backwards",
+    ),
+    Named(
+        "autoattack-plus",
+        "autoattack-plus",
+        r"autoattack-plus",
+        version("plus"),
+        "apgd-ce, apgd-dlr and fab with five restarts, square, apgd-t, fab-t",
+        "Croce & Hein 2020",
+        "at most about 8,500 forwards, 3,300 + 500 × (K - 1) backwards",
+    ),
+    Named(
+        "autoattack-rand",
+        "autoattack-rand",
+        r"autoattack-rand",
+        version("rand"),
+        "apgd-ce and apgd-dlr on gradients averaged over 20 passes, for random networks",
+        "Croce & Hein 2020",
+        "at most about 4,000 forwards and backwards",
+    ),
+    Named(
+        "cwinf[:N]",
+        "cwinf:20",
+        rf"cwinf(?::{N})?",
+        lambda threat, n: CWInf(measured_in(Linf, "cwinf", threat), iterations=int(n or 1000), keep=threat.keep),
+        "the smallest Linf distance by Carlini and Wagner's search; N Adam steps a round, 1000 unless given",
+        "Carlini & Wagner 2017; settings of Tian et al. 2021",
+        "up to N forwards and backwards × 5 values of c × the decreases of tau",
+    ),
+    Named(
+        "cwl2[:N]",
+        "cwl2:20",
+        rf"cwl2(?::{N})?",
+        lambda threat, n: CWL2(measured_in(L2, "cwl2", threat), iterations=int(n or 1000), keep=threat.keep),
+        "the smallest L2 distance by Carlini and Wagner's search; N Adam steps a round, 1000 unless given",
+        "Carlini & Wagner 2017",
+        "up to N forwards and backwards × 9 values of c",
+    ),
+    Named(
+        "ddn[:N]",
+        "ddn:10",
+        rf"ddn(?::{N})?",
+        lambda threat, n: DDN(measured_in(L2, "ddn", threat), steps=int(n or 100), keep=threat.keep),
+        "decoupled direction and norm: the smallest L2 distance in N steps, 100 unless given",
+        "Rony et al. 2019",
+        "at most N + 1 forwards, N backwards",
+    ),
+    Named(
+        "fmn[:N]",
+        "fmn:10",
+        rf"fmn(?::{N})?",
+        lambda threat, n: FMN(threat.ball, steps=int(n or 100), keep=threat.keep),
+        "fast minimum norm: the smallest distance in N steps, 100 unless given",
+        "Pintor et al. 2021",
+        "at most N + 1 forwards, N backwards",
+    ),
+    Named(
+        "nattack[:N]",
+        "nattack:10",
+        rf"nattack(?::{N})?",
+        lambda threat, n: NAttack(threat.ball, steps=int(n or 500), keep=threat.keep),
+        "a Gaussian of adversarial points, learnt from queries; N rounds of 300, 500 unless given",
+        "Li et al. 2019",
+        "at most 300 N + N / 10 forwards",
+    ),
+    Named(
+        "transfer:FILE[+FILE]",
+        "",
+        r"transfer:(.+)",
+        transfer,
+        f"PGD-{TRANSFER_STEPS} crafted on other networks, each on what survived; takes MODEL's --arch, --mean, --std",
+        "Tian et al. 2021",
+        f"{TRANSFER_STEPS} + 1 forwards, {TRANSFER_STEPS} backwards of each surrogate; 1 + 1 forwards",
+    ),
+    Named(
+        "uniform[:N]",
+        "uniform:2",
+        rf"uniform(?::{N})?",
+        lambda threat, n: RandomNoise(threat.ball, "uniform", int(n or 1), threat.keep),
+        "random points of the ball: the worst of N, 1 unless given",
+        "",
+        "at most N + 1 forwards",
+    ),
+    Named(
+        "gaussian[:N]",
+        "gaussian:2",
+        rf"gaussian(?::{N})?",
+        lambda threat, n: RandomNoise(threat.ball, "gaussian", int(n or 1), threat.keep),
+        "Gaussian noise of standard deviation eps, projected: the worst of N, 1 unless given",
+        "",
+        "at most N + 1 forwards",
+    ),
+    Named(
+        "CORRUPTION[:S]",
+        "fog:3",
+        rf"({'|'.join(CORRUPTIONS)})(?::([1-5]))?",
+        corrupted,
+        "a common corruption at severity S, 3 unless given: `leastwise list corruptions`",
+        "Hendrycks & Dietterich 2019",
+        "1 forward",
     ),
 )
 
 
 def named(name: str, threat: Threat) -> Attack:
     """The attack of that name under that threat."""
+    row, parts = found(name)
+    return row.make(threat, *parts)
+
+
+def found(name: str) -> tuple[Named, tuple[str | None, ...]]:
+    """The row of a name, and what the name says beyond it."""
     for row in TABLE:
         if match := re.fullmatch(row.pattern, name):
-            return row.make(threat, *match.groups())
+            return row, match.groups()
     raise ValueError(f"there is no attack {name!r}: choose from {', '.join(row.spelling for row in TABLE)}")
 
 
 def named_all(names: str, threat: Threat) -> tuple[tuple[str, Attack], ...]:
-    """A comma-separated list of names, each once."""
+    """The attacks of a comma-separated list of names, each once."""
+    return tuple((name, named(name, threat)) for name in listed(names))
+
+
+def listed(names: str) -> tuple[str, ...]:
+    """The names of a comma-separated list, checked."""
     wanted = [name.strip() for name in names.split(",") if name.strip()]
     if not wanted:
         raise ValueError("no attack was named: give a list such as clean,pgd20")
     if repeated := sorted({name for name in wanted if wanted.count(name) > 1}):
         raise ValueError(f"{', '.join(repeated)} is named more than once: give each attack once")
-    return tuple((name, named(name, threat)) for name in wanted)
+    for name in wanted:
+        found(name)
+    return tuple(wanted)

@@ -12,6 +12,7 @@ from leastwise.commands.shared import Keep, Norm, Screen, chosen_device, loaded,
 if TYPE_CHECKING:
     from leastwise.audit import Auditor
     from leastwise.data import Dataset
+    from leastwise.models import Classifier
 
 Form = Literal["auto", "given", "folded", "channels-last", "folded-channels-last"]
 
@@ -35,7 +36,7 @@ class Audit:
     step: Annotated[str, tyro.conf.arg(metavar="STEP")] = ""
     """step size of iterative attacks; eps/4 unless given"""
     norm: Norm = "linf"
-    """how the distance is measured"""
+    """how the distance is measured (cwinf needs linf, cwl2 and ddn need l2)"""
     keep: Keep = "fooled"
     """count an image as lost at any misclassified iterate (fooled), or at the last one only (last)"""
     arch: Annotated[str, tyro.conf.arg(metavar="NAME")] = ""
@@ -72,7 +73,7 @@ class Audit:
         mean, std = numbers(self.mean, "mean"), numbers(self.std, "std")
         use_data_dir(self.data_dir)
         from leastwise import engine, evidence, report
-        from leastwise.attacks import named_all
+        from leastwise.attacks import Surrogate, listed, named_all, surrogate
         from leastwise.audit import auditor as make_auditor
         from leastwise.data import read_groups
         from leastwise.models import resolve
@@ -80,12 +81,20 @@ class Audit:
         from leastwise.store import write_json
 
         console = Screen()
-        conditions = named_all(self.attack, threat)
+        listed(self.attack)  # a misspelt name is found before the data are read
         data = engine.subset(loaded(console, sized(self.data, self.size)), self.per_class or None)
         if self.groups:
             data = data.grouped(read_groups(Path(self.groups), data.names))
-        model = resolve(self.model, data.shape, data.names, self.arch or None, mean, std, trust=self.trust)
         device = chosen_device(self.device, self.threads)
+
+        def classifier(name: str) -> "Classifier":
+            return resolve(name, data.shape, data.names, self.arch or None, mean, std, trust=self.trust)
+
+        def other(name: str) -> Surrogate:
+            return surrogate(name, classifier(name).to(device))
+
+        model = classifier(self.model)
+        conditions = named_all(self.attack, replace(threat, load=other))
         auditor = make_auditor(model, data, conditions, self.seed, self.batch_size, device, self.force)
         folder = Path(self.out or f"results/audit-{auditor.key[:8]}")
         task = engine.audit_task(auditor, data, folder, FORMS.get(self.form))

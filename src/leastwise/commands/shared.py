@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 # Spelled out again here, because their homes import torch.
 Keep = Literal["fooled", "last"]
-Norm = Literal["linf", "l2"]
+Norm = Literal["linf", "l2", "l1"]
 
 
 class Screen(Console):
@@ -38,12 +38,12 @@ def numbers(text: str, name: str) -> tuple[float, ...]:
 def threat_of(norm: str, eps: str, step: str, keep: Keep = "fooled") -> "Threat":
     """The radius, step and counting rule that all attacks of a command share."""
     from leastwise.attacks import Threat
-    from leastwise.balls import L2, Linf
+    from leastwise.balls import L1, L2, Linf
 
     radius = number(eps, "eps")
     if norm == "linf" and radius > 1:
         raise ValueError(f"eps is in pixel units and images span [0, 1], but saw {radius:g}: write {radius:g}/255")
-    ball = Linf(radius) if norm == "linf" else L2(radius)
+    ball = {"linf": Linf, "l2": L2, "l1": L1}[norm](radius)
     return Threat(ball, number(step, "step") if step else radius / 4, keep)
 
 

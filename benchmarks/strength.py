@@ -1,0 +1,161 @@
+"""Strength beside independent implementations: the same network, images, radius and budget.
+
+    python benchmarks/strength.py NETWORK [--images N] [--seeds N] [--out FILE] [--only ATTACK,…]
+
+NETWORK is resnet2b (CIFAR-10, 2/255) or mnist (0.3): networks that others trained, from the folder that
+LEASTWISE_TEST_DATA names. Robust accuracy of every attack alone; for AutoAttack the mean over seeds and the share of
+images on which both sides agree. Finished rows are kept in FILE, so that an interrupted run goes on. PGD-20 is compared
+with Foolbox at its last iterate, the others with pyautoattack.
+"""
+
+import argparse
+import json
+import logging
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from leastwise.attacks import CE, PGD, Attack
+from leastwise.attacks.apgd import APGD
+from leastwise.attacks.autoattack import autoattack
+from leastwise.attacks.fab import FAB
+from leastwise.attacks.square import Square
+from leastwise.balls import Linf
+from leastwise.data import load
+from leastwise.models import Classifier, inference
+from leastwise.models.prepare import prepare
+from leastwise.noise import Noise
+from leastwise.store import write_json
+from leastwise.types import Images, Labels, Mask
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the networks of the tests
+BATCH = 250
+STEPS = 20
+
+Run = Callable[[int], Mask]  # seed -> which images survived
+
+
+def subject(name: str, folder: Path, images: int) -> tuple[Classifier, Images, Labels, float]:
+    from tests.oracles.networks import cifar_network, mnist_cnn
+
+    file, eps = ("cifar10_test_first2000.npz", 2 / 255) if name == "resnet2b" else ("mnist_test.npz", 0.3)
+    x, y, _ = load(str(folder / file)).batch(np.arange(images))
+    model = cifar_network(folder, "cifar_resnet2b") if name == "resnet2b" else mnist_cnn(folder)
+    return model.eval(), x, y, eps
+
+
+def right(model: nn.Module, x: Images, y: Labels) -> Mask:
+    with torch.no_grad():
+        return model(x).argmax(dim=1) == y
+
+
+def ours(attack: Attack, model: Classifier, x: Images, y: Labels) -> Run:
+    with inference(model):
+        prepared = prepare(model, x[:BATCH]).model
+
+    def run(seed: int) -> Mask:
+        left = []
+        with inference(model):
+            for rows in torch.arange(len(x)).split(BATCH):
+                x_adv = attack.run(prepared, x[rows], y[rows], Noise(seed, rows, "/audit")).x_adv
+                left.append(right(model, x[rows], y[rows]) & right(model, x_adv, y[rows]))
+        return torch.cat(left)
+
+    return run
+
+
+def reference(attacks: list[str] | None, model: Classifier, x: Images, y: Labels, eps: float) -> Run:
+    from pyautoattack import AutoAttack
+
+    def run(seed: int) -> Mask:
+        how: dict[str, Any] = {"version": "custom", "attacks": attacks} if attacks else {"version": "standard"}
+        peer = AutoAttack(model, norm="Linf", eps=eps, seed=seed, device="cpu", **how)
+        if attacks:  # as the standard version has them
+            peer.apgd.n_restarts, peer.fab.n_restarts = 1, 1
+            peer.apgd_targeted.n_target_classes, peer.fab.n_target_classes = 9, 9
+        x_adv = peer.run_standard_evaluation(x, y, batch_size=BATCH)
+        return right(model, x, y) & right(model, x_adv, y)
+
+    return run
+
+
+def foolbox_pgd(model: Classifier, x: Images, y: Labels, eps: float) -> Run:
+    import foolbox
+
+    def run(seed: int) -> Mask:
+        torch.manual_seed(seed)
+        wrapped = foolbox.models.PyTorchModel(model, bounds=(0, 1), device="cpu")
+        x_adv = foolbox.attacks.LinfPGD(abs_stepsize=eps / 4, steps=STEPS)(wrapped, x, y, epsilons=eps)[1]
+        return right(model, x_adv, y)
+
+    return run
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("network", choices=["resnet2b", "mnist"])
+    parser.add_argument("--images", type=int, default=1000)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--out", default="")
+    parser.add_argument("--only", default="")
+    settings = parser.parse_args()
+    warnings.simplefilter("ignore")
+    logging.disable(logging.CRITICAL)
+    folder = os.environ.get("LEASTWISE_TEST_DATA")
+    if not folder:
+        sys.exit("set LEASTWISE_TEST_DATA to the folder of data and networks")
+    model, x, y, eps = subject(settings.network, Path(folder), settings.images)
+    ball = Linf(eps)
+    rows: dict[str, tuple[Run, Run, int]] = {
+        "pgd20": (
+            ours(PGD(ball, CE(), eps / 4, STEPS, keep="last"), model, x, y),
+            foolbox_pgd(model, x, y, eps),
+            settings.seeds,
+        ),
+        "apgd-ce": (ours(APGD(ball, keep="fooled"), model, x, y), reference(["apgd-ce"], model, x, y, eps), 1),
+        "apgd-t": (ours(APGD(ball, targets=9, keep="fooled"), model, x, y), reference(["apgd-t"], model, x, y, eps), 1),
+        "fab-t": (ours(FAB(ball, targets=9, keep="fooled"), model, x, y), reference(["fab-t"], model, x, y, eps), 1),
+        "square": (ours(Square(ball, keep="fooled"), model, x, y), reference(["square"], model, x, y, eps), 1),
+        "autoattack": (ours(autoattack(ball), model, x, y), reference(None, model, x, y, eps), settings.seeds),
+    }
+    wanted = [name for name in settings.only.split(",") if name] or list(rows)
+    out = Path(settings.out) if settings.out else None
+    done: dict[str, Any] = json.loads(out.read_text()) if out and out.exists() else {}
+    clean = right(model, x, y).float().mean().item()
+    peers = ", ".join(f"{name} {version(name)}" for name in ("foolbox", "pyautoattack"))
+    print(f"{settings.network}, eps {eps:.4f}, {len(x)} images, clean {clean:.1%}; torch {torch.__version__}, {peers}")
+    for name in wanted:
+        mine, theirs, seeds = rows[name]
+        sides: dict[str, list[Mask]] = {}
+        seconds = {}
+        if name not in done:
+            for side, run in (("ours", mine), ("theirs", theirs)):
+                begun = time.perf_counter()
+                sides[side] = [run(seed) for seed in range(seeds)]
+                seconds[side] = round((time.perf_counter() - begun) / seeds, 1)
+            accuracy = {side: [round(100 * m.float().mean().item(), 2) for m in masks] for side, masks in sides.items()}
+            same = [100 * (a == b).float().mean().item() for a, b in zip(sides["ours"], sides["theirs"], strict=True)]
+            done[name] = {"accuracy": accuracy, "agree": [round(s, 2) for s in same], "seconds": seconds}
+            if out:
+                write_json(out, done)
+        one = done[name]
+        mean = {side: sum(values) / len(values) for side, values in one["accuracy"].items()}
+        print(
+            f"{name:10} ours {mean['ours']:.2f}, theirs {mean['theirs']:.2f}, difference "
+            f"{mean['ours'] - mean['theirs']:+.2f}; verdicts agree on {min(one['agree']):.2f} %; "
+            f"{one['seconds']['ours']} s and {one['seconds']['theirs']} s a run",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

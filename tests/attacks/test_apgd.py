@@ -1,0 +1,679 @@
+"""APGD: its schedule, its trajectory against plain references, who leaves the batch, and closed forms."""
+
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from torch import nn
+
+from leastwise.attacks import (
+    BROKEN,
+    CE,
+    DLR,
+    FINE,
+    FLAT,
+    KL,
+    NEVER,
+    Goal,
+    Outcome,
+    Restarts,
+    Targeted,
+    TargetedDLR,
+)
+from leastwise.attacks.apgd import APGD, checkpoints
+from leastwise.attacks.apgd_l1 import evenly_on_the_largest, onto_ball_and_box, phases
+from leastwise.attacks.front import rows_of
+from leastwise.balls import L1, L2, Ball, Linf
+from leastwise.losses import dlr, margin, targeted_dlr
+from leastwise.models import Classifier, build
+from tests.attacks.test_pgd import mixed as mixed80
+from tests.attacks.test_pgd import noise_for
+from tests.conftest import SHAPE, K, random_linear
+
+BALLS = (Linf(0.02), L2(0.2), L1(0.7))
+GOALS: tuple[Goal, ...] = (CE(), DLR(), KL())
+
+
+def mixed() -> tuple[Classifier, torch.Tensor, torch.Tensor]:
+    """A network and images on which some examples are wrong at once, some fall on the way and some survive."""
+    model, x, y = mixed80()
+    return model, x[:30], y[:30]
+
+
+# The schedule and the loss
+
+
+def test_g6_checkpoints_of_a_hundred_steps() -> None:
+    assert checkpoints(100) == (22, 41, 57, 70, 80, 87, 93, 99)
+
+
+def test_checkpoints_of_few_steps() -> None:
+    """Windows of at least one step, worked out by hand from the shares 22 %, 3 % and 6 %."""
+    assert checkpoints(1) == (1,)
+    assert checkpoints(10) == (2, 3, 4, 5, 6, 7, 8, 9, 10)
+    assert checkpoints(50) == (11, 21, 30, 38, 45)  # windows 11, 10, 9, 8, 7, and 6 would be too many
+
+
+def test_phases_of_l1_share_the_steps() -> None:
+    assert phases(100) == ((3, 30), (2, 30), (1, 40))
+    assert phases(10) == ((3, 3), (2, 3), (1, 4))
+    assert phases(3) == ((3, 1), (2, 1), (1, 1))
+
+
+@given(scale=st.floats(0.01, 100), shift=st.floats(-50, 50), k=st.integers(4, 12), seed=st.integers(0, 1000))
+def test_p4_dlr_does_not_change_when_logits_are_scaled_and_shifted(
+    scale: float, shift: float, k: int, seed: int
+) -> None:
+    g = torch.Generator().manual_seed(seed)
+    z = torch.randn(20, k, generator=g, dtype=torch.float64)
+    y, target = torch.randint(0, k, (20,), generator=g), torch.randint(0, k, (20,), generator=g)
+    assert torch.allclose(dlr(scale * z + shift, y), dlr(z, y), rtol=1e-7, atol=1e-9)
+    assert torch.allclose(targeted_dlr(scale * z + shift, y, target), targeted_dlr(z, y, target), rtol=1e-7, atol=1e-9)
+
+
+def test_p4_scaled_logits_meet_the_same_attack() -> None:
+    """Up to the first mistake: where the label ranks third the ratio is 1, and the sign of its gradient is noise."""
+    model, x, y = mixed()
+
+    class Scaled(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return 40 * model(x) + 3
+
+    for attack in (APGD(Linf(0.03), DLR(), 15, keep="fooled"), APGD(Linf(0.03), steps=6, targets=3, keep="fooled")):
+        a, b = (attack.run(m, x, y, noise_for(x)) for m in (model, Scaled()))
+        assert torch.allclose(a.x_adv, b.x_adv, atol=1e-9) and torch.equal(a.step, b.step)
+
+
+# The trajectory, against references that treat one example at a time
+
+
+class Watched(nn.Module):
+    """Remembers every batch it was shown."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model, self.shown = model, []
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.shown.append(x.detach().clone())
+        return self.model(x)
+
+
+def value_and_gradient(model: nn.Module, goal: str, x: torch.Tensor, y: int, target: int) -> tuple[float, torch.Tensor]:
+    x = x.detach().requires_grad_()
+    z = model(x[None])[0]
+    top = z.sort(descending=True).values
+    others = torch.cat([z[:y], z[y + 1 :]])
+    loss = {
+        "ce": lambda: nn.functional.cross_entropy(z[None], torch.tensor([y])),
+        "dlr": lambda: -(z[y] - others.max()) / (top[0] - top[2] + 1e-12),
+        "targeted": lambda: -(z[y] - z[target]) / (top[0] - (top[2] + top[3]) / 2 + 1e-12),
+    }[goal]()
+    (gradient,) = torch.autograd.grad(loss, x)
+    return float(loss.detach()), gradient
+
+
+def pull(x: torch.Tensor, point: torch.Tensor, eps: float, norm: str) -> torch.Tensor:
+    d = point - x
+    d = d.clamp(-eps, eps) if norm == "Linf" else d * min(1.0, eps / float(d.norm()))
+    return (x + d).clamp(0, 1)
+
+
+def textbook(
+    model: nn.Module, goal: str, x: torch.Tensor, y: int, target: int, ball: Linf | L2, n: int, start: torch.Tensor
+) -> tuple[list[torch.Tensor], list[float], list[int]]:
+    """Algorithm 1 of Croce and Hein for one image: all iterates, their losses, and after which steps it was halved."""
+    eps, norm, points = ball.eps, type(ball).__name__, [start]
+    losses, gradients = [], []
+
+    def see() -> None:
+        loss, gradient = value_and_gradient(model, goal, points[-1], y, target)
+        losses.append(loss)
+        gradients.append(gradient)
+
+    see()
+    eta, previous, halvings = 2 * eps, start, []
+    here, gradient, w, stale = start, gradients[0], 0, None  # stale: (eta, best loss) at the last checkpoint
+    for t in range(1, n + 1):
+        direction = gradient.sign() if norm == "Linf" else gradient / gradient.norm()
+        z = pull(x, here + eta * direction, eps, norm)
+        new = z if t == 1 else pull(x, here + 0.75 * (z - here) + 0.25 * (here - previous), eps, norm)
+        previous = here
+        points.append(new)
+        see()
+        here, gradient = new, gradients[-1]
+        if t in checkpoints(n):
+            rises = sum(losses[i] > losses[i - 1] for i in range(w + 1, t + 1))
+            best = max(losses)
+            if rises <= 0.75 * (t - w) or (stale is not None and stale == (eta, best)):
+                stale = (eta, best)
+                eta /= 2
+                halvings.append(t)
+                at = losses.index(best)
+                here, gradient = points[at], gradients[at]
+            else:
+                stale = (eta, best)
+            w = t
+    return points, losses, halvings
+
+
+@pytest.mark.parametrize("ball", [Linf(0.03), L2(0.3)], ids=str)
+@pytest.mark.parametrize("goal", ["ce", "dlr", "targeted"])
+def test_every_iterate_is_that_of_the_textbook(goal: str, ball: Linf | L2) -> None:
+    model, x, y = mixed()
+    x, y, n = x[:5], y[:5], 25
+    target = (y + 2) % K
+    shown = Watched(model)
+    goals: dict[str, Goal] = {"ce": CE(), "dlr": DLR(), "targeted": TargetedDLR(target)}
+    found = APGD(ball, goals[goal], steps=n).run(shown, x, y, noise_for(x))
+    assert len(shown.shown) == n + 1 and (found.forwards, found.backwards) == (5 * (n + 1), 5 * n)
+    halved = set()
+    for i in range(len(x)):
+        points, losses, halvings = textbook(model, goal, x[i], int(y[i]), int(target[i]), ball, n, shown.shown[0][i])
+        ours = torch.stack([batch[i] for batch in shown.shown])
+        assert torch.allclose(ours, torch.stack(points), atol=1e-9)
+        halved |= set(halvings)
+        wrong = rows_of(model(torch.stack(points)).argmax(1) != y[i]).tolist()
+        assert int(found.step[i]) == (wrong[0] if wrong else NEVER)
+        kept = points[wrong[-1]] if wrong else points[int(np.argmax(losses))]
+        assert torch.allclose(found.x_adv[i], kept, atol=1e-9)
+    assert len(halved) > 3 and int(found.fooled.sum()) > 0
+
+
+@pytest.mark.parametrize("ball", [Linf(0.05), L2(0.5)], ids=str)
+def test_the_start_is_on_the_edge_of_the_ball(ball: Ball) -> None:
+    model, _, _ = mixed()
+    x, y = torch.full((9, *SHAPE), 0.5, dtype=torch.float64), torch.zeros(9, dtype=torch.int64)
+    shown = Watched(model)
+    APGD(ball, steps=1).run(shown, x, y, noise_for(x))
+    assert torch.allclose(ball.norm(shown.shown[0] - x), torch.tensor(ball.eps, dtype=torch.float64))
+
+
+# L1
+
+
+def sorted_projection(x: np.ndarray, d: np.ndarray, eps: float) -> np.ndarray:
+    """By trying every breakpoint of the piecewise linear sum."""
+    room = np.where(d > 0, 1 - x, x)
+
+    def kept(s: float) -> np.ndarray:
+        return np.clip(np.abs(d) - s, 0, room)
+
+    if kept(0).sum() <= eps:
+        return x + np.sign(d) * kept(0)
+    breaks = np.unique(np.concatenate([[0.0], np.abs(d).ravel(), np.maximum(np.abs(d) - room, 0).ravel()]))
+    for left, right in pairwise(breaks):
+        a, b = kept(left).sum(), kept(right).sum()
+        if b <= eps <= a:
+            s = left if a == b else left + (a - eps) / (a - b) * (right - left)
+            return x + np.sign(d) * kept(s)
+    raise AssertionError("the sum reaches zero")
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    eps=st.floats(0, 20),
+    spread=st.floats(0.01, 5),
+    shape=st.tuples(st.sampled_from([1, 3]), st.integers(1, 9), st.integers(1, 9)),
+)
+@settings(max_examples=100, deadline=None)
+def test_l1_projection_meets_ball_and_box_and_is_the_nearest(
+    seed: int, eps: float, spread: float, shape: tuple[int, int, int]
+) -> None:
+    g = torch.Generator().manual_seed(seed)
+    x = torch.rand(4, *shape, generator=g, dtype=torch.float64)
+    x[x < 0.1] = 0.0  # black pixels have no room below
+    d = spread * torch.randn(4, *shape, generator=g, dtype=torch.float64)
+    ours = onto_ball_and_box(x, d, torch.full((4,), eps, dtype=torch.float64))
+    for i in range(4):
+        slow = sorted_projection(x[i].numpy(), d[i].numpy(), eps)
+        assert ours[i].numpy() == pytest.approx(slow, abs=1e-9)
+    rounded = onto_ball_and_box(x.float(), d.float(), torch.full((4,), eps))
+    assert bool(L1(eps).norm(rounded - x.float()).le(eps + 1e-6 * max(1, eps)).all())
+    assert rounded.numpy() == pytest.approx(ours.numpy(), abs=1e-4)
+
+
+def test_l1_projection_is_that_of_a_solver() -> None:
+    """The breakpoint formula itself, against quadratic programming on a handful of pixels."""
+    rng = np.random.default_rng(0)
+    for eps in (0.1, 0.5, 1.5):
+        x, d = rng.random(6), rng.normal(size=6)
+        answer = minimize(  # p = up - down with up, down >= 0, so that the L1 norm is linear
+            lambda v, d=d: ((v[:6] - v[6:] - d) ** 2).sum(),
+            np.zeros(12),
+            bounds=[(0, 1 - a) for a in x] + [(0, a) for a in x],
+            constraints={"type": "ineq", "fun": lambda v, eps=eps: eps - v.sum()},
+            options={"ftol": 1e-14, "maxiter": 500},
+        )
+        point = torch.from_numpy(x).view(1, 1, 2, 3), torch.from_numpy(d).view(1, 1, 2, 3)
+        ours = onto_ball_and_box(*point, torch.tensor([eps], dtype=torch.float64))
+        assert ours.flatten().numpy() == pytest.approx(x + answer.x[:6] - answer.x[6:], abs=1e-5)
+
+
+def test_the_sparse_step_by_hand() -> None:
+    g = torch.tensor([[3.0, -5.0, 1.0, 0.0], [2.0, 2.0, -2.0, 1.0], [0.0, 0.0, 0.0, 0.0]])
+    step = evenly_on_the_largest(g, torch.tensor([2, 1, 3]))
+    assert step[0].tolist() == [0.5, -0.5, 0.0, 0.0]
+    assert step[1].tolist() == pytest.approx([1 / 3, 1 / 3, -1 / 3, 0])  # three entries tie for the largest
+    assert step[2].tolist() == [0, 0, 0, 0]
+
+
+def textbook_l1(
+    model: nn.Module, x: torch.Tensor, y: int, eps: float, n: int, start: torch.Tensor
+) -> tuple[list[torch.Tensor], int]:
+    """APGD of "Mind the box" for one image: all points looked at, and how many times it went back to the best."""
+    looked, returns, best = [], 0, start
+    size = x.numel()
+
+    def project(point: torch.Tensor, radius: float) -> torch.Tensor:
+        return torch.from_numpy(sorted_projection(x.numpy(), (point - x).numpy(), radius))
+
+    third = int(np.ceil(0.3 * n))
+    for times, steps in ((3, third), (2, third), (1, n - 2 * third)):
+        radius = times * eps
+        at = best = project(best, radius)
+        high, gradient = value_and_gradient(model, "ce", at, y, 0)
+        looked.append(at)
+        slope, eta, before = gradient, radius, int((at != x).sum())
+        share = before / size / 1.5
+        for t in range(1, steps + 1):
+            ordered = gradient.abs().flatten().sort().values
+            smallest = ordered[size - max(int(share * size + 1e-9), 1)]
+            sparse = torch.where(gradient.abs() >= smallest, gradient, 0).sign()
+            at = project(at + eta * sparse / sparse.abs().sum(), radius)
+            looked.append(at)
+            loss, gradient = value_and_gradient(model, "ce", at, y, 0)
+            if loss > high:
+                best, high, slope = at, loss, gradient
+            if t % max(int(0.04 * steps), 1) == 0:
+                now = int((best != x).sum())
+                if now < 0.95 * before:
+                    eta, at, gradient, returns = radius, best, slope, returns + 1
+                else:
+                    eta = max(eta / 1.5, radius / 10)
+                before, share = now, now / size / 1.5
+    return looked, returns
+
+
+@pytest.mark.parametrize("eps", [0.5, 3.0])
+def test_every_iterate_of_l1_is_that_of_the_textbook(eps: float) -> None:
+    model, x, y = mixed()
+    x, y, n = x[:4], y[:4], 30
+    shown, noise = Watched(model), noise_for(x)
+    found = APGD(L1(eps), steps=n).run(shown, x, y, noise)
+    assert (found.forwards, found.backwards) == (4 * (n + 3), 4 * n)
+    returns = 0
+    normal = noise.fork("start").normal(tuple(x.shape[1:]), x.dtype)
+    for i in range(len(x)):
+        looked, back = textbook_l1(model, x[i], int(y[i]), eps, n, x[i] + normal[i])
+        ours = torch.stack([batch[i] for batch in shown.shown])
+        assert torch.allclose(ours, torch.stack(looked), atol=1e-6)
+        returns += back
+    assert returns > 0
+
+
+# P25: closed forms on linear models
+
+
+def grey(b: int, seed: int = 0) -> torch.Tensor:
+    """Images near mid-grey, where no eps used here reaches a pixel bound."""
+    g = torch.Generator().manual_seed(seed)
+    return 0.5 + 0.1 * (torch.rand(b, *SHAPE, generator=g, dtype=torch.float64) - 0.5)
+
+
+@cache
+def line_through_grey() -> tuple[Classifier, torch.Tensor]:
+    """A linear model of two classes whose boundary passes through mid-grey, and the normal of the boundary."""
+    model = random_linear(2, seed=5)
+    with torch.no_grad():
+        model.net.bias -= model(torch.full((1, *SHAPE), 0.5, dtype=torch.float64))[0]
+    weight = model.net.weight.detach()
+    return model, weight[0] - weight[1]
+
+
+AIMS = {"CE": APGD(), "targets": APGD(targets=9), "DLR": APGD(goal=DLR())}
+
+
+@pytest.mark.parametrize("keep", ["last", "fooled"])
+@pytest.mark.parametrize("aim", AIMS)
+@pytest.mark.parametrize(("ball", "dual"), [(Linf, 1), (L2, 2), (L1, torch.inf)], ids=["Linf", "L2", "L1"])
+def test_p25_apgd_succeeds_exactly_when_eps_exceeds_margin_over_the_dual_norm(
+    ball: type[Linf] | type[L2] | type[L1], dual: float, aim: str, keep: str
+) -> None:
+    model, w = line_through_grey()
+    x = grey(60, 9)
+    y = model(x).argmax(1)
+    needed = margin(model(x), y).detach() / w.norm(p=dual)
+    eps = float(needed.median())
+    found = replace(AIMS[aim], ball=ball(eps), keep=keep, steps=50).run(model, x, y, noise_for(x))
+    clear = (needed / eps - 1).abs() > 1e-4
+    assert found.fooled[clear].tolist() == (needed < eps)[clear].tolist()
+    assert 0 < int(found.fooled.sum()) < len(x)
+
+
+@pytest.mark.parametrize("ball", [Linf, L2, L1])
+def test_p25_a_radius_per_example_is_each_examples_own(ball: type[Linf] | type[L2] | type[L1]) -> None:
+    model, w = line_through_grey()
+    x = grey(30, 3)
+    y = model(x).argmax(1)
+    needed = margin(model(x), y).detach() / w.norm(p={Linf: 1, L2: 2, L1: torch.inf}[ball])
+    attack = APGD(ball(0.1), steps=50, keep="fooled")
+    assert bool(attack.at(1.001 * needed).run(model, x, y, noise_for(x)).fooled.all())
+    assert not bool(attack.at(0.999 * needed).run(model, x, y, noise_for(x)).fooled.any())
+
+
+# P15: the contract
+
+
+@given(
+    kind=st.sampled_from([Linf, L2, L1]),
+    eps=st.floats(0, 1),
+    goal=st.sampled_from(GOALS),
+    steps=st.integers(3, 12),
+    targets=st.integers(0, 9),
+    keep=st.sampled_from(["last", "fooled"]),
+    k=st.integers(2, 7),
+    b=st.integers(1, 5),
+    shape=st.tuples(st.sampled_from([1, 3]), st.integers(1, 12), st.integers(1, 12)),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+    seed=st.integers(0, 2**40),
+)
+@settings(max_examples=40, deadline=None)
+def test_p15_stays_in_its_ball_and_leaves_the_model_alone(
+    kind: type[Linf] | type[L2] | type[L1],
+    eps: float,
+    goal: Goal,
+    steps: int,
+    targets: int,
+    keep: str,
+    k: int,
+    b: int,
+    shape: tuple[int, int, int],
+    dtype: torch.dtype,
+    seed: int,
+) -> None:
+    ball = kind(eps * {Linf: 1, L2: 5, L1: 20}[kind])
+    attack = APGD(ball, goal, steps, targets, keep=keep)
+    model = little(shape, k, dtype, seed % 1000)
+    g = torch.Generator().manual_seed(seed)
+    x = torch.rand(b, *shape, generator=g, dtype=dtype)
+    y = torch.randint(0, k, (b,), generator=g)
+    x_before, generator_before = x.clone(), torch.random.get_rng_state()
+    found = attack.run(model, x, y, noise_for(x, seed))
+    assert bool(attack.allows(x, found.x_adv).all())
+    assert bool((ball.norm(found.x_adv - x) <= ball.eps + 1e-6 * max(1, ball.eps)).all())
+    assert found.x_adv.dtype == dtype and not found.x_adv.requires_grad
+    assert float(found.x_adv.min()) >= 0 and float(found.x_adv.max()) <= 1
+    assert all(p.grad is None for p in model.parameters())
+    assert torch.equal(x, x_before) and torch.equal(torch.random.get_rng_state(), generator_before)
+    assert torch.equal(found.fooled, found.step != NEVER)
+    assert bool((model(found.x_adv).argmax(1) != y)[found.fooled].all())
+
+
+def little(shape: tuple[int, int, int], k: int, dtype: torch.dtype, seed: int) -> nn.Module:
+    """A network for images of any size, down to one pixel."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        size = int(np.prod(shape))
+        return nn.Sequential(nn.Flatten(), nn.Linear(size, 16), nn.ReLU(), nn.Linear(16, k)).to(dtype).eval()
+
+
+@pytest.mark.parametrize("ball", [Linf(0.01), L2(3.0), L1(60.0)], ids=str)
+def test_p15_stays_in_its_ball_at_imagenet_size(ball: Ball) -> None:
+    shape = (3, 224, 224)
+    model = little(shape, K, torch.float32, 0)
+    x = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0))
+    attack = APGD(ball, steps=5)
+    found = attack.run(model, x, model(x).argmax(1), noise_for(x))
+    assert bool(attack.allows(x, found.x_adv).all())
+    assert bool((ball.norm(found.x_adv - x) > 0.9 * ball.eps).all())
+
+
+# Who leaves the batch, and what runs share
+
+
+def survivors_agree(a: Outcome, b: Outcome) -> None:
+    assert torch.equal(a.fooled, b.fooled)
+    assert 0 < int(a.fooled.sum()) < len(a.fooled)
+    assert torch.allclose(a.x_adv[~a.fooled], b.x_adv[~b.fooled], atol=1e-9)
+
+
+@pytest.mark.parametrize("ball", BALLS, ids=str)
+@pytest.mark.parametrize("goal", GOALS, ids=str)
+def test_survivors_do_not_notice_that_others_left(ball: Ball, goal: Goal) -> None:
+    model, x, _ = mixed()
+    y = model(x).argmax(1)
+    last = APGD(ball, goal, steps=15)
+    stays, leaves = (replace(last, keep=keep).run(model, x, y, noise_for(x)) for keep in ("last", "fooled"))
+    survivors_agree(stays, leaves)
+    assert torch.equal(stays.step, leaves.step)
+    assert leaves.backwards < stays.backwards == 15 * len(x)
+
+
+def test_survivors_of_targets_do_not_notice_that_others_left() -> None:
+    model, x, _ = mixed80()
+    y = model(x).argmax(1)
+    attack = APGD(Linf(0.015), steps=5, targets=3)
+    stays, leaves = (replace(attack, keep=keep).run(model, x, y, noise_for(x)) for keep in ("last", "fooled"))
+    survivors_agree(stays, leaves)
+    assert int(leaves.step.max()) > 5  # one that fell to a later target: steps count through the runs
+
+
+def test_fooled_examples_cost_nothing_more() -> None:
+    model, x, y = mixed()
+    attack = APGD(Linf(0.02), steps=12, keep="fooled")
+    found = attack.run(model, x, y, noise_for(x))
+    begun = model(x).argmax(1) == y
+    assert found.step[~begun].tolist() == [0] * int((~begun).sum())
+    assert torch.equal(found.x_adv[~begun], x[~begun])
+    later = torch.where(found.fooled, found.step, attack.steps)[begun].tolist()
+    assert found.forwards == len(x) + sum(t + 1 for t in later)
+    assert found.backwards == sum(min(t + 1, attack.steps) for t in later)
+
+
+@pytest.mark.parametrize("attack", [APGD(steps=10), APGD(L1(1.0), steps=10), APGD(steps=5, targets=2)], ids=str)
+@pytest.mark.parametrize("keep", ["last", "fooled"])
+def test_an_example_meets_the_same_attack_in_any_batch(attack: APGD, keep: str) -> None:
+    model, x, y = mixed()
+    attack = replace(attack, keep=keep)
+    together = attack.run(model, x, y, noise_for(x))
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))
+    for rows in (*order[1:].split(10), order[:1]):
+        alone = attack.run(model, x[rows], y[rows], noise_for(x).pick(rows))
+        assert torch.allclose(alone.x_adv, together.x_adv[rows], atol=1e-9)
+        assert torch.equal(alone.step, together.step[rows])
+
+
+@pytest.mark.parametrize("keep", ["last", "fooled"])
+def test_restarts_are_the_attack_run_again_on_what_stands(keep: str) -> None:
+    model, x, y = mixed()
+    one = APGD(Linf(0.02), steps=6, keep=keep)
+    first, many = (replace(one, restarts=n).run(model, x, y, noise_for(x)) for n in (1, 4))
+    assert torch.equal(many.x_adv[first.fooled], first.x_adv[first.fooled])
+    combined = Restarts(one, 4).run(model, x, y, noise_for(x))
+    assert torch.equal(many.fooled, combined.fooled)
+    assert torch.allclose(many.x_adv, combined.x_adv, atol=1e-9)
+    assert torch.equal(many.each, many.fooled.long()) and int(many.by.max()) == 0
+    assert int(many.fooled.sum()) > int(first.fooled.sum()) and int(many.step.max()) > 6
+
+
+def test_targets_are_the_classes_ranked_after_the_label() -> None:
+    """One run toward each, from starts of their own, on what still stands."""
+    model, x, _ = mixed()
+    z = model(x).detach()
+    y, ranked = z.argmax(1), z.argsort(dim=1, descending=True)
+    attack = APGD(Linf(0.02), steps=8, targets=9)  # nine targets, of which five classes have four
+    found = attack.run(model, x, y, noise_for(x))
+    fooled, forwards = torch.zeros_like(found.fooled), len(x)
+    for number in range(1, K):
+        rows = rows_of(~fooled)
+        noise = noise_for(x).pick(rows)
+        noise = noise.fork("target", number - 1) if number > 1 else noise
+        alone = replace(attack, goal=TargetedDLR(ranked[rows, number]), targets=0)
+        run = alone.run(model, x[rows], y[rows], noise)
+        assert torch.allclose(run.x_adv[run.fooled], found.x_adv[rows[run.fooled]], atol=1e-9)
+        fooled[rows[run.fooled]], forwards = True, forwards + run.forwards
+    assert torch.equal(found.fooled, fooled) and found.forwards == forwards
+    assert 0 < int(fooled.sum()) < len(x)
+
+
+def test_a_target_is_never_the_label() -> None:
+    """Toward its own label the targeted ratio is zero everywhere; clean mistakes would go there."""
+    model, x, y = mixed()
+    y = (model(x).argmax(1) + 1) % K
+    found = APGD(Linf(0.001), steps=3, targets=9).run(model, x, y, noise_for(x))
+    assert found.trouble.tolist() == [FINE] * len(x) and bool(found.fooled.all())
+
+
+def test_a_goal_with_a_target_wants_the_target() -> None:
+    model, x, _ = mixed()
+    y = model(x).argmax(1)
+    target = (y + 1) % K
+    for keep in ("last", "fooled"):
+        found = APGD(Linf(0.05), Targeted(target), steps=15, restarts=2, keep=keep).run(model, x, y, noise_for(x))
+        assert bool((model(found.x_adv).argmax(1) == target)[found.fooled].all())
+        assert 0 < int(found.fooled.sum()) < len(x)
+
+
+# Trouble, randomness, and what users are told
+
+
+@pytest.mark.parametrize("keep", ["last", "fooled"])
+@pytest.mark.parametrize("ball", BALLS, ids=str)
+def test_numbers_that_are_not_finite_are_never_robustness(ball: Ball, keep: str) -> None:
+    class Broken(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.flatten(1)[:, :K] * torch.where(x[:, 0, 0, :1] > 0.5, torch.nan, 1.0)
+
+    x = torch.rand(20, *SHAPE, generator=torch.Generator().manual_seed(0))
+    x[:10, 0, 0, 0], x[10:, 0, 0, 0] = 0.99, 0.2  # the first ten are NaN wherever eps leads
+    y = x.flatten(1)[:, :K].argmax(1)
+    small = ball.at(ball.eps / 10)
+    for attack in (APGD(small, steps=4, keep=keep), APGD(small, steps=4, targets=2, keep=keep)):
+        found = attack.run(Broken(), x, y, noise_for(x))
+        assert found.trouble[:10].tolist() == [BROKEN] * 10 and not bool(found.fooled[:10].any())
+        assert bool(attack.allows(x, found.x_adv).all())
+        assert set(found.trouble[10:].tolist()) == {FINE}
+
+
+def test_a_start_without_numbers_is_left_behind() -> None:
+    """What can be seen later still becomes the best point, though nothing compares with NaN."""
+
+    class Holes(nn.Module):
+        calls = 0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.calls += 1
+            z = x.flatten(1) @ torch.eye(x.flatten(1).shape[1], K, dtype=x.dtype)
+            return z * torch.nan if self.calls == 2 else z
+
+    x, y = torch.full((2, *SHAPE), 0.5, dtype=torch.float64), torch.tensor([0, 1])
+    x.flatten(1)[torch.arange(2), y] = 0.9
+    found = APGD(Linf(0.1), steps=10, keep="fooled").run(Holes(), x, y, noise_for(x))
+    assert found.trouble.tolist() == [BROKEN] * 2
+    assert torch.allclose(margin(found.x_adv.flatten(1)[:, :K], y), torch.tensor(0.2, dtype=torch.float64))
+
+
+def test_a_flat_model_is_reported() -> None:
+    class Flat(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return 0 * x.flatten(1)[:, :K] + torch.arange(K, dtype=x.dtype)
+
+    x, y = torch.rand(4, *SHAPE, generator=torch.Generator().manual_seed(0)), torch.full((4,), K - 1)
+    for ball in BALLS:
+        assert APGD(ball, steps=3).run(Flat(), x, y, noise_for(x)).trouble.tolist() == [FLAT] * 4
+
+
+class Shaken(nn.Module):
+    """Noise from torch's own generator on every pass."""
+
+    def __init__(self, model: nn.Module, size: float) -> None:
+        super().__init__()
+        self.model, self.size = model, size
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.model(x + self.size * torch.randn_like(x))
+
+
+def test_p26_a_model_with_randomness_is_repeatable_and_the_callers_stream_is_untouched() -> None:
+    model, x, y = mixed()
+    attack = APGD(Linf(0.03), steps=4, eot=3)
+    torch.manual_seed(7)
+    state = torch.random.get_rng_state()
+    one = attack.run(Shaken(model, 0.05), x, y, noise_for(x))
+    assert torch.equal(torch.random.get_rng_state(), state)
+    torch.manual_seed(8)
+    two = attack.run(Shaken(model, 0.05), x, y, noise_for(x))
+    assert torch.equal(one.x_adv, two.x_adv) and torch.equal(one.step, two.step)
+    other = attack.run(Shaken(model, 0.05), x, y, noise_for(x, seed=1))
+    assert not torch.equal(one.x_adv, other.x_adv)
+    assert (one.forwards, one.backwards) == (3 * 5 * len(x), 3 * 4 * len(x))
+
+
+def test_averaging_over_passes_is_nothing_for_a_model_without_randomness() -> None:
+    model, x, y = mixed()
+    for keep in ("last", "fooled"):
+        one, three = (APGD(Linf(0.02), steps=10, eot=n, keep=keep).run(model, x, y, noise_for(x)) for n in (1, 3))
+        assert torch.equal(one.step, three.step) and torch.allclose(one.x_adv, three.x_adv, atol=1e-9)
+
+
+def test_averaging_over_passes_finds_the_gradient_behind_the_noise() -> None:
+    """On a linear model with noise on its weights far larger than they are: one pass is lost, many are not."""
+    g = torch.Generator().manual_seed(0)
+    w = torch.randn(int(np.prod(SHAPE)), generator=g, dtype=torch.float64)
+
+    class Noisy(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            z = (x.flatten(1) - 0.5) @ (w + 5 * torch.randn_like(w)) + 1.0
+            return torch.stack([z, torch.zeros_like(z)], dim=1)
+
+    x, y = torch.full((1, *SHAPE), 0.5, dtype=torch.float64), torch.zeros(1, dtype=torch.int64)
+    fall = []
+    for eot in (1, 200):
+        end = APGD(Linf(0.001), steps=1, eot=eot).run(Noisy(), x, y, noise_for(x)).x_adv
+        fall.append(float(-((end - x).flatten(1) @ w) / (0.001 * w.abs().sum())))
+    assert fall[0] < 0.5 < 0.9 < fall[1] <= 1 + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"steps": 0}, "at least 1 steps"),
+        ({"steps": 2, "ball": L1(1.0)}, "at least 3 steps"),
+        ({"targets": -1}, "target classes"),
+        ({"restarts": 0}, "restarts and eot"),
+        ({"eot": 0}, "restarts and eot"),
+        ({"rho": 1.5}, "rho"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(wrong: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        APGD(**wrong)
+
+
+def test_few_classes_are_pointed_out() -> None:
+    assert APGD().notes(2) == () and APGD(targets=9).notes(4) == () and APGD(goal=DLR()).notes(3) == ()
+    assert "needs 4 classes and there are 3" in APGD(targets=9).notes(3)[0]
+    assert "needs 3 classes and there are 2" in APGD(goal=DLR()).notes(2)[0]
+
+
+def test_the_attack_says_what_it_is() -> None:
+    said = str(APGD(L2(0.5), targets=9, restarts=2, eot=20, keep="fooled"))
+    assert said == (
+        "APGD: 100 steps on targeted DLR toward 9 classes, L2 eps 0.5, 2 restarts, 20 passes per gradient, "
+        "the first misclassified iterate counts"
+    )
+
+
+def test_the_short_call_uses_evaluation_mode() -> None:
+    """Smoke test: a batch of one, in training mode."""
+    model = build("small", SHAPE, K, seed=0).train()
+    x = torch.rand(1, *SHAPE, generator=torch.Generator().manual_seed(0))
+    x_adv = APGD(steps=3)(model, x, torch.zeros(1, dtype=torch.int64))
+    assert bool(APGD().allows(x, x_adv).all()) and model.training
