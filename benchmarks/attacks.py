@@ -138,7 +138,7 @@ def with_pyautoattack(model: nn.Module, eps: float) -> Callable[[Images, Labels]
     from pyautoattack import AutoAttack
 
     attack = AutoAttack(model, norm="Linf", eps=eps, version="standard", device="cpu", seed=0)
-    return lambda x, y: attack.run_standard_evaluation(x, y, batch_size=BATCH)
+    return lambda x, y: attack.run_standard_evaluation(x, y, batch_size=BATCH)[0]
 
 
 def in_batches(run: Callable[[Images, Labels], Images], x: Images, y: Labels) -> Images:

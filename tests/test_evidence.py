@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from leastwise.attacks import NEVER, PGD, Clean
+from leastwise.attacks import NEVER, PGD, Clean, Threat, named
 from leastwise.audit import Ready, Step, audit, auditor
 from leastwise.balls import Linf
 from leastwise.data import Dataset
@@ -18,6 +18,7 @@ from leastwise.evidence import FILE, Evidence, Record, load, merge
 from leastwise.models import Classifier, build
 from leastwise.models.prepare import ORIGINAL
 from leastwise.noise import Noise
+from leastwise.report import summary
 from tests.conftest import SHAPE, K
 
 PGD5 = PGD(Linf(0.05), step=0.0125, steps=5, keep="fooled")
@@ -223,10 +224,36 @@ def test_an_audit_refuses_nothing_to_audit_and_logits_that_overflow(model: Class
     look_only = (("noise", replace(PGD5, steps=0)),)
     with pytest.raises(ValueError, match="under noise the model gives logits or gradients that are not finite on"):
         audit(Breaks(), unbalanced, look_only)
-    with pytest.raises(
-        ValueError, match=r"under pgd5 .* finite on 33 of 33 images \(ant 20, bee 3, dog 9, elk 1\)"
-    ):
+    with pytest.raises(ValueError, match=r"under pgd5 .* finite on 33 of 33 images \(ant 20, bee 3, dog 9, elk 1\)"):
         audit(Breaks(), unbalanced, (("pgd5", replace(PGD5, keep="last")),))
+
+
+def test_survivors_without_a_gradient_are_named_class_by_class(model: Classifier, unbalanced: Dataset) -> None:
+    class Rounded(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return model((4 * x).round() / 4) + 0 * x.sum()
+
+    found = audit(Rounded(), unbalanced, (("pgd5", replace(PGD5, ball=Linf(0.02))),), force=True)
+    stuck = found.correct("pgd5")
+    (sentence,) = [note for note in found.cautions() if "gradient of zero" in note]
+    counts = {name: int(n) for name, n in zip(found.names, np.bincount(found.labels[stuck], minlength=K), strict=True)}
+    assert sentence.startswith(f"under pgd5 {stuck.sum()} of {stuck.sum()} survivors")
+    assert stuck.any() and all(f"{name} {n}" in sentence for name, n in counts.items() if n)
+    assert sentence in summary(found)["warnings"]
+
+
+def test_a_grid_is_reported_member_by_member(model: Classifier, unbalanced: Dataset) -> None:
+    threat = Threat(Linf(0.1), 0.025)
+    names = [f"tpgd3@{t}" for t in (2, 5, 10, 50)]
+    found = audit(model, unbalanced, (("grid", named("tpgd3-grid", threat)), *((n, named(n, threat)) for n in names)))
+    assert found.members("grid") == ("1/T = 2", "1/T = 5", "1/T = 10", "1/T = 50") and found.members("tpgd3@2") == ()
+    for number, name in enumerate(names):
+        assert torch.equal(found.against("grid", number).correct, found.tally(name).correct)
+    worst = np.logical_and.reduce([found.correct(name) for name in names])
+    assert np.array_equal(found.correct("grid"), worst)
+    told = summary(found)["conditions"]["grid"]["members"]["1/T = 10"]
+    assert told["correct"] == found.tally("tpgd3@10").correct.tolist()
+    assert "members" not in summary(found)["conditions"]["tpgd3@2"]
 
 
 def test_an_attack_that_leaves_its_ball_is_a_fault(model: Classifier, unbalanced: Dataset) -> None:

@@ -671,6 +671,17 @@ def test_the_attack_says_what_it_is() -> None:
     )
 
 
+@pytest.mark.parametrize("keep", ["last", "fooled"])
+@pytest.mark.parametrize("ball", BALLS, ids=str)
+def test_nobody_to_attack_is_no_trouble(ball: Ball, keep: str) -> None:
+    """Smoke test: an empty batch, and one in which all are wrong at once."""
+    model, x, y = mixed()
+    for attack in (APGD(ball, steps=3, keep=keep), APGD(ball, steps=3, targets=2, keep=keep)):
+        assert len(attack.run(model, x[:0], y[:0], noise_for(x[:0])).fooled) == 0
+        wrong = (model(x).argmax(1) + 1) % K
+        assert bool(attack.at(0.001).run(model, x, wrong, noise_for(x)).fooled.all())
+
+
 def test_the_short_call_uses_evaluation_mode() -> None:
     """Smoke test: a batch of one, in training mode."""
     model = build("small", SHAPE, K, seed=0).train()

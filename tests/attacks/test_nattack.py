@@ -286,6 +286,21 @@ def test_numbers_that_are_not_finite_are_never_robustness(keep: str) -> None:
     assert not bool(everywhere.fooled.any()) and bool((everywhere.trouble == BROKEN).all())
 
 
+def test_the_model_never_sees_an_empty_batch() -> None:
+    model, x, y = few()
+
+    class Strict(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            assert len(x) > 0
+            return model(x)
+
+    attack = replace(SMALL, take_samples=True)
+    for labels in (y, (model(x).argmax(1) + 1) % K):
+        attack.at(0.9).run(Strict(), x, labels, noise_for(x))
+    found = attack.run(Strict(), x, labels, noise_for(x))
+    assert bool(found.fooled.all()) and torch.equal(found.x_adv, x) and found.forwards == len(x)
+
+
 def test_a_black_box_without_gradients_will_do() -> None:
     model, x, y = few()
 

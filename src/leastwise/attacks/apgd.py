@@ -12,7 +12,7 @@ As in the reference, and not the paper, "no more than" in (1) includes equality.
 - In the first window its code compares the first score with an unwritten zero; here, as in the paper, with the start's.
 - The goal CE climbs the log-odds, of which cross-entropy is a monotone function: per example the direction of every
   step and the order of any two scores are the same, but nothing underflows.
-- Targets rank among the classes other than the label, which for a misclassified image is not the 2nd class and on.
+- Targets are ranked among the classes other than the label: the 2nd and on, wherever the clean image is right.
 - With `eot` > 1 scores and logits are the mean over the passes, where the reference takes those of the last pass, so a
   mistake in one lucky pass is none.
 - The last point is only passed forward: no step follows it.
@@ -124,8 +124,9 @@ def contained(noise: Noise) -> Iterator[None]:
     seed = int(noise.fork("passes").words((1,)).sum())
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.default_generator.manual_seed(seed)
-        if device.type == "cuda":
-            torch.cuda.manual_seed(seed)
+        if device.type == "cuda":  # not checked: no such device was at hand
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
         yield
 
 
@@ -137,7 +138,7 @@ def away(attack: APGD, model: nn.Module, x: Images, y: Labels, noise: Noise) -> 
         seen = look(model, case.goal, x, case.bound, attack.eot, climbing=False)
         wrong = ~seen.broken & case.goal.reached(seen.z, y, *case.bound)
         forwards = found.forwards + len(x) * attack.eot
-        found = outcome(x, wrong, torch.zeros_like(y), forwards, 0, seen.trouble)
+        found = outcome(x.clone(), wrong, torch.zeros_like(y), forwards, 0, seen.trouble)
     return with_restarts(attack, model, case, found, 0)
 
 
@@ -145,7 +146,7 @@ def toward_targets(attack: APGD, model: nn.Module, x: Images, y: Labels, noise: 
     """Toward the classes that the clean image ranks highest, one after the other."""
     seen = look(model, CE(), x, (y,), attack.eot, climbing=False)
     wrong = ~seen.broken & mistaken(seen.z, y) if attack.keep == "fooled" else torch.zeros_like(seen.broken)
-    found = outcome(x, wrong, torch.zeros_like(y), len(x) * attack.eot, 0, seen.trouble)
+    found = outcome(x.clone(), wrong, torch.zeros_like(y), len(x) * attack.eot, 0, seen.trouble)
     ranked = other_logits(seen.z, y).topk(min(attack.targets, seen.z.shape[1] - 1), dim=1).indices
     for number, target in enumerate(ranked.unbind(dim=1)):
         drawn = noise.fork("target", number) if number else noise

@@ -18,7 +18,7 @@ from leastwise.attacks.base import BROKEN, FINE, Keep, Outcome, call
 from leastwise.attacks.closest import Closest, within
 from leastwise.attacks.front import ask, pick_rows, picked, rows_of, slope
 from leastwise.attacks.goals import Goal
-from leastwise.attacks.minnorm import Record, check_search, check_target, margin_goal, searched
+from leastwise.attacks.nearest import Record, check_search, check_target, margin_goal, searched
 from leastwise.balls import L2, Ball, Linf, Radius, column, inside
 from leastwise.noise import Noise
 from leastwise.types import Images, Labels, Logits, Mask, PerExample
@@ -192,9 +192,10 @@ def descend(attack: CWL2 | CWInf, model: nn.Module, x: Images, y: Labels, keep: 
     """The nearest mistakes, and after how many gradients each was first inside the ball."""
     check_target(attack.target, y)
     goal, record = margin_goal(attack.target), Record.of(attack.ball, x)
-    now = opened(attack, x, y, goal.bind(model, x, y))
+    bound = goal.bind(model, x, y)
+    now = opened(attack, x, y, bound)
     z, finite = ask(model, x)
-    wrong = finite & goal.reached(z, y, *now.bound)
+    wrong = finite & goal.reached(z, y, *bound)
     record.note(now.rows, torch.zeros_like(record.distance), x, wrong, torch.where(finite, FINE, BROKEN), 0)
     now = pick_rows(now, rows_of(~record.done(now.rows, keep)))
     passes = taken = 0
@@ -205,7 +206,7 @@ def descend(attack: CWL2 | CWInf, model: nn.Module, x: Images, y: Labels, keep: 
         done = record.done(now.rows, keep) | (now.search >= attack.searches)
         if bool(done.any()):
             now = pick_rows(now, rows_of(~done))
-    more = pull_back(attack, model, goal, y, record, keep, taken) if attack.bisections else 0
+    more = pull_back(attack, model, goal, y, bound, record, keep, taken) if attack.bisections else 0
     return record.closest(len(x) + passes + more, passes), record.step
 
 
@@ -230,9 +231,7 @@ def opened(attack: CWL2 | CWInf, x: Images, y: Labels, bound: tuple[Tensor, ...]
     )
 
 
-def tick(
-    attack: CWL2 | CWInf, model: nn.Module, goal: Goal, now: Descent, record: Record, taken: int
-) -> Descent:
+def tick(attack: CWL2 | CWInf, model: nn.Module, goal: Goal, now: Descent, record: Record, taken: int) -> Descent:
     """One iteration of Adam for everyone, each at its own."""
     at = (now.w.tanh() + 1) / 2
     d = at - now.x
@@ -253,9 +252,7 @@ def tick(
     return attack.advance(replace(now, t=t, checked=checked), at, hit, distance, over)
 
 
-def confident(
-    attack: CWL2 | CWInf, goal: Goal, z: Logits, y: Labels, bound: tuple[Tensor, ...]
-) -> Mask:
+def confident(attack: CWL2 | CWInf, goal: Goal, z: Logits, y: Labels, bound: tuple[Tensor, ...]) -> Mask:
     return goal.reached(z, y, *bound) & (goal.score(z, *bound) >= attack.confidence)
 
 
@@ -294,7 +291,14 @@ def next_c(now: Descent, over: Mask) -> Descent:
 
 
 def pull_back(
-    attack: CWL2 | CWInf, model: nn.Module, goal: Goal, y: Labels, record: Record, keep: Keep, taken: int
+    attack: CWL2 | CWInf,
+    model: nn.Module,
+    goal: Goal,
+    y: Labels,
+    bound: tuple[Tensor, ...],
+    record: Record,
+    keep: Keep,
+    taken: int,
 ) -> int:
     """Bisect between each image and its nearest mistake; returns the forward passes it took."""
     everyone = torch.arange(len(y), device=y.device)

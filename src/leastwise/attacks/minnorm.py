@@ -1,123 +1,29 @@
 """The nearest mistake by alternating a gradient step with a change of radius: DDN and FMN.
 
-x_{t+1} = clip_[0,1](x + onto_{eps_{t+1}}(x_t + a_t · g/|g|_2 - x)), with a_t falling along a cosine to a_0 / 100
+    x_{t+1} = clip_[0,1](x + onto_{eps_{t+1}}(x_t + a_t · g/|g|_2 - x))
 
-The radius shrinks where x_t is misclassified and grows where it is not; the nearest misclassified iterate is kept. Here
-are also what every search of this kind keeps (`Record`), and what the distances say about a class.
+with a_t falling along half a cosine to a_0 / 100. The radius shrinks where x_t is misclassified and grows where it is
+not; the nearest misclassified iterate is kept.
 """
 
 import math
 from dataclasses import dataclass, replace
-from typing import get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from leastwise.attacks.base import BROKEN, FINE, FLAT, NEVER, Keep, Outcome, call
+from leastwise.attacks.base import BROKEN, FINE, FLAT, Keep, Outcome, call
 from leastwise.attacks.closest import Closest, within
 from leastwise.attacks.front import Slope, ask, pick_rows, rows_of, slope
-from leastwise.attacks.goals import CE, Goal, Margin, Targeted
+from leastwise.attacks.goals import CE, Goal, Targeted
+from leastwise.attacks.nearest import Record, check_search, check_target, margin_goal, searched
 from leastwise.balls import L1, L2, Ball, Linf, Radius, column, inside, unit
-from leastwise.losses import margin
 from leastwise.noise import Noise
-from leastwise.types import Images, Labels, Logits, Mask, PerClass, PerExample, Rows
+from leastwise.types import Images, Labels, Mask, PerClass, PerExample
 
 DUAL = {Linf: 1.0, L2: 2.0, L1: math.inf}  # the order of the norm that measures gradients
 GAMMA_LEAST = 0.001
-
-
-@dataclass(frozen=True, eq=False)
-class Toward:
-    """The margin of one class per example, z_t - max_{j != t} z_j; reached when it is the prediction."""
-
-    target: Labels
-
-    def __str__(self) -> str:
-        return "the margin of a target class"
-
-    @property
-    def clean_forwards(self) -> int:
-        return 0
-
-    def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]:
-        return (self.target,)
-
-    def score(self, z: Logits, *bound: Tensor) -> PerExample:
-        (target,) = bound
-        return margin(z, target)
-
-    def reached(self, z: Logits, y: Labels, *bound: Tensor) -> Mask:
-        (target,) = bound
-        return z.argmax(dim=1) == target
-
-
-def margin_goal(target: Labels | None) -> Goal:
-    """The margin without a bound: its size says how far the boundary is, on either side."""
-    return Margin(kappa=math.inf) if target is None else Toward(target)
-
-
-@dataclass(frozen=True, eq=False)
-class Record:
-    """The nearest mistakes so far, one row per example of the whole batch, written in place."""
-
-    ball: Ball
-    x: Images
-    x_adv: Images
-    distance: PerExample  # in float64
-    eps: PerExample  # the ball's
-    step: Labels  # gradients taken when first seen misclassified inside the ball
-    trouble: Labels
-
-    @classmethod
-    def of(cls, ball: Ball, x: Images) -> "Record":
-        eps = torch.as_tensor(ball.eps, dtype=torch.float64, device=x.device).expand(len(x))
-        step = torch.full((len(x),), NEVER, device=x.device)
-        return cls(ball, x, x.clone(), torch.full_like(eps, math.inf), eps, step, torch.zeros_like(step))
-
-    def note(self, rows: Rows, distance: PerExample, at: Images, hit: Mask, trouble: Labels, taken: int) -> None:
-        """Look at one point of each of some examples, after `taken` gradients."""
-        closer = hit & (distance < self.distance[rows])
-        where = rows[closer]
-        self.distance[where], self.x_adv[where] = distance[closer].double(), at[closer]
-        new = rows[closer & (distance <= self.eps[rows]) & (self.step[rows] == NEVER)]
-        self.step[new] = taken
-        self.trouble[rows] = torch.maximum(self.trouble[rows], trouble)
-
-    def done(self, rows: Rows, keep: Keep) -> Mask:
-        """Who needs no more: nothing is nearer than the image itself, or the ball was all that was asked for."""
-        clean = self.distance[rows] == 0
-        return clean | (self.step[rows] != NEVER) if keep == "fooled" else clean
-
-    def closest(self, forwards: int, backwards: int) -> Closest:
-        return Closest(self.x_adv, self.distance, forwards, backwards, self.trouble)
-
-
-def check_search(
-    ball: Ball, kinds: tuple[type, ...], keep: str, counts: dict[str, int], positive: dict[str, float]
-) -> None:
-    if not isinstance(ball, kinds):
-        names = " or ".join(kind.__name__ for kind in kinds)
-        raise ValueError(f"this attack measures distance in {names}, but saw {ball}")
-    if keep not in get_args(Keep):
-        raise ValueError(f"keep must be {' or '.join(get_args(Keep))}, but saw {keep!r}")
-    for name, count in counts.items():
-        if count < 1:
-            raise ValueError(f"{name} must be at least 1, but saw {count}")
-    for name, value in positive.items():
-        if not 0 < value < math.inf:
-            raise ValueError(f"{name} must be a positive number, but saw {value}")
-
-
-def check_target(target: Labels | None, y: Labels) -> None:
-    if target is not None and len(target) != len(y):
-        raise ValueError(f"there must be one target class per image, but saw {len(target)} for {len(y)} images")
-
-
-def searched(keep: Keep, target: Labels | None) -> str:
-    """The end of an attack's description."""
-    towards = "the nearest mistake" if target is None else "the nearest point of a target class"
-    return f"{towards}, the search ends inside the ball" if keep == "fooled" else f"{towards} of the whole search"
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,9 +108,9 @@ class FMN:
         min(eps · (1 - gamma_t), best)     at a mistake
         eps · (1 + gamma_t)                elsewhere,
 
-    gamma_t falling from `gamma` to 0.001 along the cosine too. Departures: until the first mistake eps grows at least as
-    it does afterwards, without which an estimate that stays too short is never left (L1 on a robust MNIST network: no
-    mistake found for 33 of 100 images in 100 steps, 2 with it); the point after the last step is looked at too.
+    gamma_t falling from `gamma` to 0.001 along the cosine too. Departures: until the first mistake eps grows at least
+    as it does afterwards, without which an estimate that stays too short is never left (L1 on a robust MNIST network:
+    no mistake found for 33 of 100 images in 100 steps, 2 with it); the point after the last step is looked at too.
     """
 
     ball: Ball = Linf(8 / 255)
