@@ -66,6 +66,11 @@ BAD = {
     "unknown split": (["audit", "MODEL", "--data", "fashion-mini/dev"], "has no split 'dev'"),
     "unknown attack": (["audit", "MODEL", "--attack", "clean,pgdx"], "there is no attack 'pgdx'"),
     "repeated attack": (["audit", "MODEL", "--attack", "pgd2,pgd2"], "named more than once"),
+    "severity": (["audit", "MODEL", "--attack", "fog:6"], "there is no attack 'fog:6'"),
+    "target": (["audit", "MODEL", "--attack", "pgd3-to-10"], "there is no class 10 to go to: choose 0 to 9"),
+    "norm of an attack": (["audit", "MODEL", "--attack", "cwl2"], "cwl2 measures distance in L2: give --norm l2"),
+    "norm of autoattack": (["audit", "MODEL", "--attack", "autoattack", "--norm", "l1"], "linf and l2, but saw l1"),
+    "surrogate": (["audit", "MODEL", "--attack", "transfer:gone.pt"], "there is no model 'gone.pt'"),
     "no attack": (["audit", "MODEL", "--attack", ""], "no attack was named"),
     "eps of words": (
         ["audit", "MODEL", "--eps", "banana"],
@@ -148,6 +153,19 @@ def test_audit_writes_evidence_and_summary_and_echoes_what_it_understood(checkpo
     assert one == two
     other = leastwise(*arguments, "--out", "other", "--seed", "1", cwd=tmp_path)
     assert other.returncode == 0 and (tmp_path / "other" / "evidence.safetensors").read_bytes() != one
+
+
+def test_conditions_of_every_kind_in_one_audit(checkpoint: Path, tmp_path: Path) -> None:
+    names = ["clean", "mpgd2", "pgd2x2", "square:5", "fmn:3", f"transfer:{checkpoint}", "uniform:2", "fog:2"]
+    arguments = ["audit", str(checkpoint), "--per-class", "2", "--attack", ",".join(names), "--eps", "0.2"]
+    shown = leastwise(*arguments, "--out", "out", cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    evidence = load(tmp_path / "out")
+    assert list(evidence.conditions) == names
+    # A transfer from the network itself is white-box PGD; fog knows no radius.
+    assert evidence.tally(names[5]).correct.sum() <= evidence.tally("uniform:2").correct.sum()
+    assert evidence.conditions["fog:2"].linf.max() > 0.2 and evidence.conditions["square:5"].linf.max() <= 0.2 + 1e-6
+    assert evidence.conditions["square:5"].backwards == 0 < evidence.conditions["mpgd2"].backwards
 
 
 @pytest.mark.medium

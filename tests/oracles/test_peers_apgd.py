@@ -111,9 +111,9 @@ def test_a10_apgd_is_as_strong_as_its_authors(test_data: Path, name: str, eps: f
     ids=str,
 )
 def test_a10_other_balls_and_goals_are_as_strong(test_data: Path, attack: APGD) -> None:
-    """200 images, of which half a point is one. In L1 another start changes up to four verdicts."""
+    """200 images, so that 1.5 points are three of them. In L1 another start changes up to four verdicts."""
     mine, port, agree = compare(attack, test_data, "cifar_resnet2b", 200)
-    assert mine == pytest.approx(port, abs=1.0) and agree >= 97
+    assert mine == pytest.approx(port, abs=1.5) and agree >= 97
 
 
 @pytest.mark.slow

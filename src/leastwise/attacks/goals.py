@@ -157,12 +157,16 @@ class Toward:
 
     def score(self, z: Logits, *bound: Tensor) -> PerExample:
         (target,) = bound
-        if self.target >= z.shape[1]:
-            raise ValueError(f"there is no class {self.target} to go to: the model has {z.shape[1]}, counted from 0")
+        self.notes(z.shape[1])
         return -odds(z, target)
 
     def reached(self, z: Logits, y: Labels, *bound: Tensor) -> Mask:
         return (z.argmax(dim=1) == self.target) & (y != self.target)
+
+    def notes(self, k: int) -> tuple[str, ...]:
+        if not 0 <= self.target < k:
+            raise ValueError(f"there is no class {self.target} to go to: choose 0 to {k - 1}")
+        return ()
 
 
 @dataclass(frozen=True)
