@@ -66,7 +66,7 @@ def ours(attack: Attack, model: Classifier, x: Images, y: Labels) -> Run:
     def run(seed: int) -> Mask:
         left = []
         with inference(model):
-            for rows in torch.arange(len(x)).split(BATCH):
+            for rows in torch.split(torch.arange(len(x)), BATCH):
                 x_adv = attack.run(prepared, x[rows], y[rows], Noise(seed, rows, "/audit")).x_adv
                 left.append(right(model, x[rows], y[rows]) & right(model, x_adv, y[rows]))
         return torch.cat(left)

@@ -43,7 +43,7 @@ def threat_of(norm: str, eps: str, step: str, keep: Keep = "fooled") -> "Threat"
     radius = number(eps, "eps")
     if norm == "linf" and radius > 1:
         raise ValueError(f"eps is in pixel units and images span [0, 1], but saw {radius:g}: write {radius:g}/255")
-    ball = {"linf": Linf, "l2": L2, "l1": L1}[norm](radius)
+    ball = Linf(radius) if norm == "linf" else L2(radius) if norm == "l2" else L1(radius)
     return Threat(ball, number(step, "step") if step else radius / 4, keep)
 
 
