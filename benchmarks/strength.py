@@ -4,7 +4,7 @@
 
 NETWORK is resnet2b (CIFAR-10, 2/255) or mnist (0.3): networks that others trained, from the folder that
 LEASTWISE_TEST_DATA names. Robust accuracy of every attack alone; for AutoAttack the mean over seeds and the share of
-images on which both sides agree. Finished rows are kept in FILE, so that an interrupted run goes on. PGD-20 is compared
+images on which both sides agree. Finished runs are kept in FILE, so that an interrupted run goes on. PGD-20 is compared
 with Foolbox at its last iterate, the others with pyautoattack.
 """
 
@@ -12,6 +12,7 @@ import argparse
 import json
 import logging
 import os
+import statistics
 import sys
 import time
 import warnings
@@ -41,6 +42,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # the networks of the tests
 BATCH = 250
 STEPS = 20
 STARTS = 10  # of PGD: one random start moves half a point on 1,000 images
+
+SIDES = ("ours", "theirs")
 
 Run = Callable[[int], Mask]  # seed -> which images survived
 
@@ -136,26 +139,26 @@ def main() -> None:
     print(f"{settings.network}, eps {eps:.4f}, {len(x)} images, clean {clean:.1%}; torch {torch.__version__}, {peers}")
     for name in wanted:
         mine, theirs, seeds = rows[name]
-        sides: dict[str, list[Mask]] = {}
-        seconds = {}
-        if name not in done:
+        for seed in range(seeds):
             for side, run in (("ours", mine), ("theirs", theirs)):
-                begun = time.perf_counter()
-                sides[side] = [run(seed) for seed in range(seeds)]
-                seconds[side] = round((time.perf_counter() - begun) / seeds, 1)
-            accuracy = {side: [round(100 * m.float().mean().item(), 2) for m in masks] for side, masks in sides.items()}
-            same = [100 * (a == b).float().mean().item() for a, b in zip(sides["ours"], sides["theirs"], strict=True)]
-            done[name] = {"accuracy": accuracy, "agree": [round(s, 2) for s in same], "seconds": seconds}
-            if out:
-                write_json(out, done)
-        one = done[name]
-        mean = {side: sum(values) / len(values) for side, values in one["accuracy"].items()}
-        print(
-            f"{name:10} ours {mean['ours']:.2f}, theirs {mean['theirs']:.2f}, difference "
-            f"{mean['ours'] - mean['theirs']:+.2f}; verdicts agree on {min(one['agree']):.2f} %; "
-            f"{one['seconds']['ours']} s and {one['seconds']['theirs']} s a run",
-            flush=True,
-        )
+                if (place := f"{name}/{side}/{seed}") not in done:
+                    begun = time.perf_counter()
+                    survived = "".join(str(int(one)) for one in run(seed).tolist())
+                    done[place] = {"survived": survived, "seconds": round(time.perf_counter() - begun, 1)}
+                    if out:
+                        write_json(out, done)
+        print(compared(name, [[done[f"{name}/{side}/{s}"] for s in range(seeds)] for side in SIDES]), flush=True)
+
+
+def compared(name: str, sides: list[list[dict[str, Any]]]) -> str:
+    masks = [np.array([[int(bit) for bit in run["survived"]] for run in runs]) for runs in sides]
+    ours_, theirs = (100 * mask.mean() for mask in masks)
+    agree = 100 * (masks[0] == masks[1]).mean(axis=1)
+    seconds = [statistics.median(run["seconds"] for run in runs) for runs in sides]
+    return (
+        f"{name:10} ours {ours_:.2f}, theirs {theirs:.2f}, difference {ours_ - theirs:+.2f} ({len(sides[0])} seeds); "
+        f"verdicts agree on {agree.mean():.2f} %; {seconds[0]:.0f} s and {seconds[1]:.0f} s a run"
+    )
 
 
 if __name__ == "__main__":
