@@ -113,10 +113,10 @@ class CWInf:
     when the loss has not fallen by 1e-4 over a tenth of them; then the next c starts at the image, with the tau where
     the last one failed. A c with at least one such point succeeds. The true label decides what is misclassified.
 
-    Departures from Carmon's code, which counts any misclassified iterate as success at a tau, so that a warm start
-    that is misclassified always is one and every tau down to 1/256 gets its run, and which goes on at loss zero: on
-    thirty CIFAR-10 images that took 9 times the passes for distances 1 to 4 % shorter. Eight bisections toward the
-    image, which it does not have, give as much for eight forward passes.
+    Departures: in Carmon's code any misclassified iterate is a success at its tau, so a misclassified warm start always
+    is one and every tau down to 1/256 gets a run, and a run goes on at loss zero. With these rules thirty CIFAR-10
+    images took 10 times the passes for a median distance 4 % shorter. Eight bisections toward the image, which that
+    code does not have, gain as much for eight forward passes.
     """
 
     ball: Ball = Linf(0.031)
@@ -310,6 +310,8 @@ def pull_back(
     """Bisect between each image and its nearest mistake; returns the forward passes it took."""
     everyone = torch.arange(len(y), device=y.device)
     rows = rows_of(record.distance.isfinite() & ~record.done(everyone, keep))
+    if len(rows) == 0:
+        return 0
     x, y, bound = record.x[rows], y[rows], picked(bound, rows)
     far = record.x_adv[rows] - x
     low, high = torch.zeros_like(record.distance[rows]), torch.ones_like(record.distance[rows])

@@ -92,7 +92,7 @@ class DDN:
         return torch.where(flat.view(-1, 1, 1, 1), aimless, seen.gradient)
 
     def radius(self, front: Front, seen: Slope, hit: Mask, length: PerExample, best: PerExample, t: int) -> PerExample:
-        return front.eps * torch.where(hit, 1 - self.gamma, 1 + self.gamma)
+        return torch.where(hit, front.eps * (1 - self.gamma), front.eps * (1 + self.gamma))
 
     def onto(self, d: Images, eps: PerExample) -> Images:
         return d * column(eps / self.ball.norm(d).clamp_min(torch.finfo(d.dtype).tiny), d)

@@ -97,7 +97,7 @@ def check_search(
             raise ValueError(f"{name} must be a positive number, but saw {value}")
 
 
-def check_target(target: Labels | None, y: Labels) -> None:
+def check_target(target: Rows | None, y: Labels) -> None:
     if target is not None and len(target) != len(y):
         raise ValueError(f"there must be one target class per image, but saw {len(target)} for {len(y)} images")
 
@@ -105,4 +105,4 @@ def check_target(target: Labels | None, y: Labels) -> None:
 def searched(keep: Keep, target: Labels | None) -> str:
     """The end of an attack's description."""
     towards = "the nearest mistake" if target is None else "the nearest point of a target class"
-    return f"{towards}, the search ends inside the ball" if keep == "fooled" else f"{towards} of the whole search"
+    return f"{towards}, until inside the ball" if keep == "fooled" else f"{towards} of the whole search"
