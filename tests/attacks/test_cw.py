@@ -1,6 +1,6 @@
 """Carlini and Wagner's searches: closed forms, torch's own Adam as a slow reference, the search over c.
 
-What they share with the other searches for the nearest mistake is tested in tests/attacks/test_minnorm.py.
+What they share with the other searches for the nearest mistake is tested in tests/attacks/test_nearest.py.
 """
 
 import math
@@ -55,7 +55,9 @@ def test_p25_with_five_classes_the_nearest_is_found(attack: CWInf | CWL2, dual: 
     assert float(ratio.min()) > 1 - 1e-9 and float(ratio.median()) < 1 + excess
 
 
-@pytest.mark.parametrize("attack", [CWInf(searches=1, **EXACT), CWL2(searches=1, c=10.0, **EXACT)], ids=["CWInf", "CWL2"])
+@pytest.mark.parametrize(
+    "attack", [CWInf(searches=1, **EXACT), CWL2(searches=1, c=10.0, **EXACT)], ids=["CWInf", "CWL2"]
+)
 def test_p25_more_iterations_are_never_farther(attack: CWInf | CWL2) -> None:
     """For one c, a longer run goes on where the shorter one ends."""
     model, x, y = mixed()
@@ -104,6 +106,13 @@ def test_p25_the_search_over_c_brackets_the_smallest_that_succeeds() -> None:
         assert now.search.tolist() == [tried] * 5 and not bool(now.won.any())
     assert bool(now.high.isfinite().all())
     assert bool(((now.high - now.low)[:3] < 0.01 * now.high[:3]).all())  # halved at each try since the first success
+
+
+def test_c_does_not_overflow_in_a_long_search() -> None:
+    now = searching(1, 1.0)
+    for _ in range(60):
+        now = next_c(now, torch.ones(1, dtype=torch.bool))
+    assert now.c.tolist() == [1e10]
 
 
 def test_those_that_are_not_over_keep_their_c_and_their_adam() -> None:
@@ -210,9 +219,7 @@ def plain_inf(attack: CWInf, model: nn.Module, x: torch.Tensor, label: int) -> f
     [CWL2(iterations=20, searches=5, bisections=0), CWInf(iterations=20, searches=3, bisections=0)],
     ids=["CWL2", "CWInf"],
 )
-def test_the_batch_finds_what_a_plain_search_with_torchs_adam_finds(
-    attack: CWL2 | CWInf, confidence: float
-) -> None:
+def test_the_batch_finds_what_a_plain_search_with_torchs_adam_finds(attack: CWL2 | CWInf, confidence: float) -> None:
     model, x, y = mixed()
     x, y = x[:6], y[:6]
     attack = replace(attack, confidence=confidence)

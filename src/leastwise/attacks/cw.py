@@ -25,6 +25,7 @@ from leastwise.types import Images, Labels, Logits, Mask, PerExample
 
 SHRINK = 0.999999  # keeps arctanh finite at black and white, as in both references
 BETA1, BETA2 = 0.9, 0.999
+LARGEST_C = 1e10  # the authors' bound; without one, c would overflow after some forty searches
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,7 +293,7 @@ def next_c(now: Descent, over: Mask) -> Descent:
         return now
     high = torch.where(over & now.won, now.c, now.high)
     low = torch.where(over & ~now.won, now.c, now.low)
-    c = torch.where(over, torch.where(high.isinf(), 10 * now.c, (low + high) / 2), now.c)
+    c = torch.where(over, torch.where(high.isinf(), (10 * now.c).clamp_max(LARGEST_C), (low + high) / 2), now.c)
     now = replace(now, c=c, low=low, high=high, won=now.won & ~over, search=now.search + over.to(now.search.dtype))
     return restarted(now, over, now.x)
 
