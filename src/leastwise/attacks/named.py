@@ -295,7 +295,7 @@ TABLE: tuple[Named, ...] = (
         lambda threat, n: CWInf(measured_in(Linf, "cwinf", threat), iterations=int(n or 1000), keep=threat.keep),
         "the smallest Linf distance by Carlini and Wagner's search; N Adam steps a round, 1000 unless given",
         "Carlini & Wagner 2017; settings of Tian et al. 2021",
-        "up to N forwards and backwards × 5 values of c × decreases of tau; with few, black and white pixels hardly move",
+        "up to N forwards and backwards × 5 values of c × values of tau; black and white pixels move slowly",
     ),
     Named(
         "cwl2[:N]",
@@ -304,7 +304,7 @@ TABLE: tuple[Named, ...] = (
         lambda threat, n: CWL2(measured_in(L2, "cwl2", threat), iterations=int(n or 1000), keep=threat.keep),
         "the smallest L2 distance by Carlini and Wagner's search; N Adam steps a round, 1000 unless given",
         "Carlini & Wagner 2017",
-        "up to N forwards and backwards × 9 values of c; with few, black and white pixels hardly move",
+        "up to N forwards and backwards × 9 values of c; black and white pixels move slowly",
     ),
     Named(
         "ddn[:N]",
