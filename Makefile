@@ -43,13 +43,13 @@ $(STAMP)-%: $(STAMP)-user
 demo: $(STAMP)-user
 	$(BIN)/leastwise demo
 
-test: $(STAMP)-test
+test: $(STAMP)-test $(STAMP)-torchattacks
 	$(TEST) -m "not slow"
 
-test-slow: $(STAMP)-test
+test-slow: $(STAMP)-test $(STAMP)-torchattacks
 	$(TEST) -m slow
 
-check: $(STAMP)-check
+check: $(STAMP)-check $(STAMP)-torchattacks
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -57,11 +57,11 @@ check: $(STAMP)-check
 	$(TEST) -m "not slow and not medium"
 
 # torchattacks asks for torchvision and an old requests, and uses neither.
-$(STAMP)-torchattacks: $(STAMP)-bench
+$(STAMP)-torchattacks: $(STAMP)-user
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps torchattacks
 	@touch $@
 
-bench: $(STAMP)-torchattacks
+bench: $(STAMP)-bench $(STAMP)-torchattacks
 	$(BIN)/python benchmarks/parts.py
 	$(BIN)/python benchmarks/attacks.py
 
