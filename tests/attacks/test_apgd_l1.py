@@ -16,6 +16,8 @@ from leastwise.balls import L1
 from tests.attacks.test_apgd import Watched, mixed, value_and_gradient
 from tests.attacks.test_pgd import noise_for
 
+pytestmark = pytest.mark.medium
+
 
 def test_phases_of_l1_share_the_steps() -> None:
     assert phases(100) == ((3, 30), (2, 30), (1, 40))

@@ -12,6 +12,8 @@ from leastwise.models import build
 from tests.attacks.test_pgd import mixed, noise_for
 from tests.conftest import SHAPE
 
+pytestmark = pytest.mark.medium
+
 
 def brief(attack: Cascade, steps: int = 10, queries: int = 40) -> Cascade:
     """Fewer steps and queries, the same members."""

@@ -21,6 +21,8 @@ from tests.attacks.test_pgd import mixed, noise_for
 from tests.attacks.test_square import Partly, linear
 from tests.conftest import SHAPE, K, random_linear
 
+pytestmark = pytest.mark.medium
+
 SMALL = NAttack(Linf(0.08), population=12, steps=12)
 
 
