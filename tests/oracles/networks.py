@@ -3,9 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor, nn
 
+from leastwise.data import load
 from leastwise.models import Classifier, read_torch, wrap
+from leastwise.types import Images, Labels
 
 
 def convolutional(channels: int, inside: int) -> nn.Module:
@@ -72,3 +75,12 @@ def cifar_network(folder: Path, name: str) -> Classifier:
         case "salman_cifar_cnn_small_NOR":
             return loaded(convolutional(3, 2048), nets / f"{name}.pth", CIFAR_MEAN, (0.2023, 0.1994, 0.2010))
     raise AssertionError(name)
+
+
+def points(test_data: Path, name: str, number: int) -> tuple[Classifier, Images, Labels, Labels]:
+    """A network without weight gradients, and the first images of its test set with labels and ids."""
+    mnist = name == "mnist_cnn_a_adv"
+    data = load(str(test_data / ("mnist_test.npz" if mnist else "cifar10_test_first2000.npz")))
+    model = mnist_cnn(test_data) if mnist else cifar_network(test_data, name)
+    x, y, ids = data.batch(np.arange(number))
+    return model.eval().requires_grad_(False), x, y, ids

@@ -4,7 +4,6 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -12,23 +11,14 @@ from leastwise.attacks import DLR, Outcome
 from leastwise.attacks.apgd import APGD
 from leastwise.attacks.apgd_l1 import onto_ball_and_box
 from leastwise.balls import L1, L2, Ball, Linf
-from leastwise.data import load
 from leastwise.models import Classifier
 from leastwise.noise import Noise
 from leastwise.types import Images, Labels, Mask
-from tests.oracles.networks import cifar_network, mnist_cnn
+from tests.oracles.networks import points
 
 peer = pytest.importorskip("pyautoattack.autopgd_base")
 
 BATCH = 100
-
-
-def points(test_data: Path, name: str, number: int) -> tuple[Classifier, Images, Labels, Labels]:
-    mnist = name == "mnist_cnn_a_adv"
-    data = load(str(test_data / ("mnist_test.npz" if mnist else "cifar10_test_first2000.npz")))
-    model = mnist_cnn(test_data) if mnist else cifar_network(test_data, name)
-    x, y, ids = data.batch(np.arange(number))
-    return model.eval().requires_grad_(False), x, y, ids
 
 
 def ours(attack: APGD, model: Classifier, x: Images, y: Labels, ids: Labels) -> tuple[Outcome, float]:

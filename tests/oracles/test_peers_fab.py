@@ -3,31 +3,21 @@
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 from leastwise.attacks.fab import FAB
 from leastwise.attacks.hyperplane import step_onto
 from leastwise.balls import L1, L2, Ball, Linf, inside
-from leastwise.data import load
 from leastwise.models import Classifier
 from leastwise.noise import Noise
 from leastwise.types import Images, Labels, Mask
-from tests.oracles.networks import cifar_network, mnist_cnn
+from tests.oracles.networks import points
 
 peer = pytest.importorskip("pyautoattack.fab_pt")
 projections = pytest.importorskip("pyautoattack.fab_projections")
 
 BATCH = 100
-
-
-def points(test_data: Path, name: str, number: int) -> tuple[Classifier, Images, Labels, Labels]:
-    mnist = name == "mnist_cnn_a_adv"
-    data = load(str(test_data / ("mnist_test.npz" if mnist else "cifar10_test_first2000.npz")))
-    model = mnist_cnn(test_data) if mnist else cifar_network(test_data, name)
-    x, y, ids = data.batch(np.arange(number))
-    return model.eval().requires_grad_(False), x, y, ids
 
 
 def ours(attack: FAB, model: Classifier, x: Images, y: Labels, ids: Labels) -> tuple[Mask, float]:

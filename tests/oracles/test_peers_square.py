@@ -3,17 +3,14 @@
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 from leastwise.attacks.square import Square, bump
 from leastwise.balls import L2, Ball, Linf
-from leastwise.data import load
 from leastwise.models import Classifier
 from leastwise.noise import Noise
-from leastwise.types import Images, Labels
-from tests.oracles.networks import cifar_network, mnist_cnn
+from tests.oracles.networks import points
 
 peer = pytest.importorskip("pyautoattack.square")
 
@@ -21,14 +18,6 @@ peer = pytest.importorskip("pyautoattack.square")
 def theirs(model: Classifier, ball: Ball, queries: int) -> object:
     norm = type(ball).__name__
     return peer.SquareAttack(model, norm=norm, n_queries=queries, eps=ball.eps, seed=0, resc_schedule=False)
-
-
-def points(test_data: Path, name: str, number: int) -> tuple[Classifier, Images, Labels, Labels]:
-    mnist = name == "mnist_cnn_a_adv"
-    data = load(str(test_data / ("mnist_test.npz" if mnist else "cifar10_test_first2000.npz")))
-    model = mnist_cnn(test_data) if mnist else cifar_network(test_data, name)
-    x, y, ids = data.batch(np.arange(number))
-    return model.eval().requires_grad_(False), x, y, ids
 
 
 @pytest.mark.parametrize("queries", [37, 500, 5000, 10_000])

@@ -28,10 +28,10 @@ from torch import Tensor, nn
 from leastwise.attacks.base import BROKEN, FINE, FLAT, NEVER, Keep, Outcome, call
 from leastwise.attacks.closest import Closest, within
 from leastwise.attacks.front import Slope, ask, pick_rows, picked, rows_of, slope
-from leastwise.attacks.goals import Goal, mistaken
+from leastwise.attacks.goals import Goal, TargetedMargin, mistaken
 from leastwise.attacks.hyperplane import dual_norm, step_onto
 from leastwise.balls import Ball, Linf, Radius, column, inside
-from leastwise.losses import margin, other_logits, true_logit
+from leastwise.losses import other_logits, true_logit
 from leastwise.noise import Noise
 from leastwise.types import Images, Labels, Logits, Mask, PerExample, Rows
 
@@ -121,28 +121,6 @@ class Across:
 
 
 @dataclass(frozen=True, eq=False)
-class Into:
-    """Into the region of one class per example: z_t - max_{j != t} z_j. Only its prediction counts."""
-
-    target: Labels
-
-    @property
-    def clean_forwards(self) -> int:
-        return 0
-
-    def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]:
-        return (self.target,)
-
-    def score(self, z: Logits, *bound: Tensor) -> PerExample:
-        (target,) = bound
-        return margin(z, target)
-
-    def reached(self, z: Logits, y: Labels, *bound: Tensor) -> Mask:
-        (target,) = bound
-        return z.argmax(dim=1) == target
-
-
-@dataclass(frozen=True, eq=False)
 class Found:
     """What is known of all examples so far; its tensors are written to."""
 
@@ -211,7 +189,7 @@ def search(attack: FAB, model: nn.Module, x: Images, y: Labels, noise: Noise) ->
 
 def goals(attack: FAB, z: Logits, y: Labels) -> list[Goal | None]:
     if attack.target is not None:
-        return [Into(attack.target)]
+        return [TargetedMargin(attack.target)]
     if attack.targets == 0:
         return [None]
     ranked = other_logits(z, y).topk(min(attack.targets, z.shape[1] - 1), dim=1).indices

@@ -222,6 +222,31 @@ class TargetedDLR:
 
 
 @dataclass(frozen=True, eq=False)
+class TargetedMargin:
+    """The margin of one class per example, z_t - max_{j != t} z_j; reached when it is the prediction."""
+
+    target: Labels
+
+    def __str__(self) -> str:
+        return "the margin of a target class"
+
+    @property
+    def clean_forwards(self) -> int:
+        return 0
+
+    def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]:
+        return (self.target,)
+
+    def score(self, z: Logits, *bound: Tensor) -> PerExample:
+        (target,) = bound
+        return margin(z, target)
+
+    def reached(self, z: Logits, y: Labels, *bound: Tensor) -> Mask:
+        (target,) = bound
+        return z.argmax(dim=1) == target
+
+
+@dataclass(frozen=True, eq=False)
 class Match:
     """Toward one vector per example: climb -|f(x') - target|². The model's output is f, such as its features."""
 

@@ -5,39 +5,12 @@ from dataclasses import dataclass
 from typing import get_args
 
 import torch
-from torch import Tensor, nn
 
 from leastwise.attacks.base import NEVER, Keep
 from leastwise.attacks.closest import Closest
-from leastwise.attacks.goals import Goal, Margin
+from leastwise.attacks.goals import Goal, Margin, TargetedMargin
 from leastwise.balls import Ball
-from leastwise.losses import margin
-from leastwise.types import Images, Labels, Logits, Mask, PerExample, Rows
-
-
-@dataclass(frozen=True, eq=False)
-class TargetedMargin:
-    """The margin of one class per example, z_t - max_{j != t} z_j; reached when it is the prediction."""
-
-    target: Labels
-
-    def __str__(self) -> str:
-        return "the margin of a target class"
-
-    @property
-    def clean_forwards(self) -> int:
-        return 0
-
-    def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]:
-        return (self.target,)
-
-    def score(self, z: Logits, *bound: Tensor) -> PerExample:
-        (target,) = bound
-        return margin(z, target)
-
-    def reached(self, z: Logits, y: Labels, *bound: Tensor) -> Mask:
-        (target,) = bound
-        return z.argmax(dim=1) == target
+from leastwise.types import Images, Labels, Mask, PerExample, Rows
 
 
 def margin_goal(target: Labels | None) -> Goal:
