@@ -92,7 +92,7 @@ BAD = {
     "no device": (["audit", "MODEL", "--device", "meta"], "the device 'meta' cannot be used"),
     "a folder as model": (["audit", "."], "there is no model '.'"),
     "steps": (["train", "pgd-at", "--steps", "-1"], "number of steps, zero or more"),
-    "batch size zero": (["audit", "MODEL", "--batch-size", "0"], "the batch size must be 1 or more"),
+    "negative batch size": (["audit", "MODEL", "--batch-size", "-1"], "the batch size must be 1 or more"),
     "device": (["audit", "MODEL", "--device", "warp9"], "the device 'warp9' cannot be used"),
     "unknown architecture": (["train", "standard", "--model", "resnet1"], "there is no architecture 'resnet1'"),
     "unknown method": (["train", "magic"], "there is no training method 'magic'"),

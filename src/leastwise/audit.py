@@ -1,5 +1,6 @@
 """audit(model, data, conditions) -> Evidence: run every condition on every example and write down what happened."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -18,7 +19,7 @@ from leastwise.noise import Noise
 from leastwise.recipe import canonical, key
 from leastwise.types import Images, Labels, Logits
 
-BATCH_SIZE = 200
+MOST_IMAGES, MOST_VALUES = 400, 400 * 3 * 32 * 32  # in a batch whose size nobody chose
 PREFLIGHT_IMAGES = 100
 TRIAL_FROM = 2000  # attacked images (summed over conditions) from which timing the forms of a model is worth it
 
@@ -138,20 +139,22 @@ def auditor(
     data: Dataset,
     conditions: Conditions,
     seed: int = 0,
-    batch_size: int = BATCH_SIZE,
+    batch_size: int = 0,
     device: str = "cpu",
     force: bool = False,
 ) -> Auditor:
     """Check everything that can be checked before time is spent. The model is moved to `device`.
 
-    `force` turns refusals that a user may know better about into warnings, which stay with the evidence.
+    `force` turns refusals that a user may know better about into warnings, which stay with the evidence. A batch size
+    of 0 is the usual one.
     """
     if len(data) == 0:
         raise ValueError("there is nothing to audit: the data set has no examples")
     if data.k < 2:
         raise ValueError("an audit needs at least two classes, but the data set has one: there is nothing to confuse")
-    if batch_size < 1:
-        raise ValueError(f"the batch size must be 1 or more, but saw {batch_size}")
+    if batch_size < 0:
+        raise ValueError(f"the batch size must be 1 or more, or 0 for the usual one, but saw {batch_size}")
+    batch_size = batch_size or usual_batch(data.shape)
     names = [name for name, _ in conditions]
     if not names or len(set(names)) != len(names):
         raise ValueError(f"an audit needs conditions with different names, but saw {', '.join(names) or 'none'}")
@@ -166,12 +169,17 @@ def auditor(
     return Auditor(classifier, recipe, batch_size, device, warnings)
 
 
+def usual_batch(shape: tuple[int, ...]) -> int:
+    """400 images of CIFAR's size, 8 of ImageNet's: large batches suit small networks, and memory is finite."""
+    return max(1, min(MOST_IMAGES, MOST_VALUES // math.prod(shape)))
+
+
 def audit(
     model: nn.Module,
     data: Dataset,
     conditions: Conditions,
     seed: int = 0,
-    batch_size: int = BATCH_SIZE,
+    batch_size: int = 0,
     device: str = "cpu",
     watch: Watch = lambda event: None,
     form: Form | None = None,

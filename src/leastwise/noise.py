@@ -28,18 +28,20 @@ Words = Int[Tensor, "..."]  # unsigned 32-bit words, held in int64
 
 
 def philox(counter: tuple[Words, Words, Words, Words], key: tuple[int, int]) -> tuple[Words, Words, Words, Words]:
-    """Four random words for each counter."""
-    c0, c1, c2, c3 = counter
+    """Four random words for each counter. In place on copies: half of the time would go into new memory."""
+    c0, c1, c2, c3 = (word.clone() for word in counter)
+    high = torch.empty_like(c0)
     k0, k1 = key
     for _ in range(ROUNDS):
-        # The 64-bit products wrap into the sign bit; both halves are masked back to unsigned words.
-        p0, p1 = c0 * ROUND_MULTIPLIERS[0], c2 * ROUND_MULTIPLIERS[1]
-        c0, c1, c2, c3 = (
-            ((p1 >> 32) & WORD) ^ c1 ^ k0,
-            p1 & WORD,
-            ((p0 >> 32) & WORD) ^ c3 ^ k1,
-            p0 & WORD,
-        )
+        # (c0, c1, c2, c3) becomes (high(m1·c2) ^ c1 ^ k0, low(m1·c2), high(m0·c0) ^ c3 ^ k1, low(m0·c0)). The 64-bit
+        # products wrap into the sign bit; what is left of it is masked off.
+        c0.mul_(ROUND_MULTIPLIERS[0])
+        c2.mul_(ROUND_MULTIPLIERS[1])
+        torch.bitwise_right_shift(c2, 32, out=high)
+        c1.bitwise_xor_(high).bitwise_xor_(k0).bitwise_and_(WORD)
+        torch.bitwise_right_shift(c0, 32, out=high)
+        c3.bitwise_xor_(high).bitwise_xor_(k1).bitwise_and_(WORD)
+        c0, c1, c2, c3 = c1, c2.bitwise_and_(WORD), c3, c0.bitwise_and_(WORD)
         k0, k1 = (k0 + KEY_INCREMENTS[0]) & WORD, (k1 + KEY_INCREMENTS[1]) & WORD
     return c0, c1, c2, c3
 
@@ -51,22 +53,23 @@ class Noise:
     seed: int
     ids: Int[Tensor, " b"]
     purpose: str = ""
-    draw: int = 0
+    draw: int | Int[Tensor, " b"] = 0
 
-    def fork(self, purpose: str, draw: int = 0) -> "Noise":
-        """Independent noise for a named use; `draw` counts repetitions of it (restarts, epochs).
+    def fork(self, purpose: str, draw: int | Int[Tensor, " b"] = 0) -> "Noise":
+        """Independent noise for a named use; `draw` counts repetitions of it (restarts, epochs), or one per example.
 
         The draw it forks from becomes part of the purpose, so a restart differs from epoch to epoch.
         """
+        assert isinstance(self.draw, int), "one purpose cannot hold the draws of several examples"
         return replace(self, purpose=f"{self.purpose}#{self.draw}/{purpose}", draw=draw)
 
     def pick(self, rows: Rows) -> "Noise":
         """The noise of some of the examples: what they draw is unchanged."""
-        return replace(self, ids=self.ids[rows])
+        return replace(self, ids=self.ids[rows], draw=self.draw if isinstance(self.draw, int) else self.draw[rows])
 
     def uniform(self, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Float[Tensor, "b ..."]:
         """Uniform in (0, 1). The values have 24 significant bits, so float32 and float64 agree exactly."""
-        return ((self.words(shape) >> 9).to(dtype) + 0.5) / (1 << 23)
+        return (self.words(shape) >> 9).to(dtype).add_(0.5).mul_(2**-23)
 
     def normal(self, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Float[Tensor, "b ..."]:
         """Standard normal, by Box and Muller."""
@@ -79,7 +82,7 @@ class Noise:
         blocks = -(-size // 4)
         position = torch.arange(blocks, device=self.ids.device).expand(len(self.ids), blocks)
         low, high = (self.ids & WORD)[:, None], ((self.ids >> 32) & WORD)[:, None]
-        draw = torch.full_like(low, self.draw & WORD)
+        draw = torch.as_tensor(self.draw & WORD, device=low.device).view(-1, 1)
         words = philox(
             (position, draw.expand_as(position), low.expand_as(position), high.expand_as(position)), self.key
         )

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from leastwise.audit import BATCH_SIZE, Conditions
+from leastwise.audit import Conditions
 from leastwise.models.prepare import Form
 from leastwise.train import Training
 
@@ -29,7 +29,7 @@ class Audit:
     conditions: Conditions
     seed: int = 0
     per_class: int | None = None
-    batch_size: int = BATCH_SIZE
+    batch_size: int = 0  # the usual one
     form: Form | None = None  # how attacks compute the model; None for the fastest
 
 

@@ -19,7 +19,6 @@ from leastwise.attacks import (
     NEVER,
     Goal,
     Outcome,
-    Restarts,
     Targeted,
     TargetedDLR,
 )
@@ -167,11 +166,28 @@ def test_restarts_are_the_attack_run_again_on_what_stands(keep: str) -> None:
     one = APGD(Linf(0.02), steps=6, keep=keep)
     first, many = (replace(one, restarts=n).run(model, x, y, noise_for(x)) for n in (1, 4))
     assert torch.equal(many.x_adv[first.fooled], first.x_adv[first.fooled])
-    combined = Restarts(one, 4).run(model, x, y, noise_for(x))
-    assert torch.equal(many.fooled, combined.fooled)
-    assert torch.allclose(many.x_adv, combined.x_adv, atol=1e-9)
     assert torch.equal(many.each, many.fooled.long()) and int(many.by.max()) == 0
     assert int(many.fooled.sum()) > int(first.fooled.sum()) and int(many.step.max()) > 6
+
+
+@pytest.mark.parametrize(
+    "attack", [APGD(Linf(0.02), steps=6, restarts=4), APGD(L1(0.5), steps=6, targets=2, restarts=2)]
+)
+@pytest.mark.parametrize("keep", ["last", "fooled"])
+@pytest.mark.parametrize("room", [0, 1000])
+def test_runs_side_by_side_are_runs_in_order(
+    attack: APGD, keep: str, room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, x, y = mixed()
+    attack = replace(attack, keep=keep, room=room)
+    beside = attack.run(model, x, y, noise_for(x))
+    monkeypatch.setattr("leastwise.attacks.apgd.abreast", lambda *counts: 1)
+    in_order = attack.run(model, x, y, noise_for(x))
+    assert torch.allclose(beside.x_adv, in_order.x_adv, atol=1e-9)
+    for a, b in zip(beside, in_order, strict=True):
+        if isinstance(a, torch.Tensor) and not a.is_floating_point():
+            assert torch.equal(a, b)
+    assert 0 < int(beside.fooled.sum()) < len(x) and beside.backwards >= in_order.backwards
 
 
 def test_targets_are_the_classes_ranked_after_the_label() -> None:

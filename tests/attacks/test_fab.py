@@ -17,7 +17,7 @@ from leastwise.balls import L1, L2, Linf
 from leastwise.losses import margin, other_logits
 from leastwise.models import Classifier, wrap
 from tests.attacks.test_hyperplane import BALLS, ORDER, exact_step
-from tests.attacks.test_pgd import check_contract, noise_for
+from tests.attacks.test_pgd import check_contract, mixed, noise_for
 from tests.conftest import SHAPE, B, K, random_linear
 
 DUAL = {Linf: 1, L2: 2, L1: math.inf}
@@ -379,3 +379,15 @@ def test_it_says_what_it_does() -> None:
         "20 steps of FAB, 5 times, L2 eps 0.5, any point in the ball counts"
     )
     assert "toward a target class" in str(FAB(target=torch.zeros(B, dtype=torch.int64)))
+
+
+@pytest.mark.parametrize("keep", ["last", "fooled"])
+def test_runs_side_by_side_are_runs_in_order(keep: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x, y = mixed()
+    attack = FAB(Linf(0.02), steps=8, targets=3, keep=keep, room=1000)
+    beside = attack.run(model, x, y, noise_for(x))
+    monkeypatch.setattr("leastwise.attacks.fab.abreast", lambda *counts: 1)
+    in_order = attack.run(model, x, y, noise_for(x))
+    assert torch.allclose(beside.x_adv, in_order.x_adv, atol=1e-9)
+    assert torch.equal(beside.step, in_order.step) and torch.equal(beside.trouble, in_order.trouble)
+    assert 0 < int(beside.fooled.sum()) < len(x) and beside.backwards >= in_order.backwards

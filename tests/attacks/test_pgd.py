@@ -367,16 +367,15 @@ def test_fooled_survivors_are_right_on_the_clean_image_the_start_and_every_itera
     model, x, y = mixed()
     attack = PGD(ball, goal, step=ball.eps / 4, steps=5, start=start, keep="fooled")
     found = attack.run(model, x, y, noise_for(x))
-    points = [x] + [
+    points = [
         replace(attack, steps=t, keep="last").run(model, x, y, noise_for(x)).x_adv for t in range(attack.steps + 1)
-    ]
+    ] + [x]
     right = torch.stack([model(point).argmax(1) == y for point in points])
     assert torch.equal(~found.fooled, right.all(0))
-    # The reported step and point are those of the first mistake; the clean image and the start are step 0.
+    # The reported step and point are those of the first mistake; the start, and the image itself, asked last, are 0.
     first = (~right).int().argmax(0)
-    steps = torch.where(right.all(0), NEVER, (first - 1).clamp_min(0))
-    assert torch.equal(found.step, steps)
-    wanted = torch.stack(points)[torch.where(right.all(0), len(points) - 1, first), torch.arange(len(x))]
+    assert torch.equal(found.step, torch.where(right.all(0), NEVER, first % (attack.steps + 1)))
+    wanted = torch.stack(points)[torch.where(right.all(0), attack.steps, first), torch.arange(len(x))]
     assert torch.allclose(found.x_adv, wanted, atol=1e-9)
     assert 0 < int(found.fooled.sum()) < len(x)
 
@@ -385,13 +384,11 @@ def test_fooled_examples_cost_nothing_more() -> None:
     model, x, y = mixed()
     attack = PGD(Linf(0.06), step=0.015, steps=8, keep="fooled")
     found = attack.run(model, x, y, noise_for(x))
-    clean_right = int((model(x).argmax(1) == y).sum())
-    # Everyone is looked at once; then each example is passed forward at every point up to its first mistake.
+    # Each example is passed forward at every point up to its first mistake; survivors at the image itself too.
     later = torch.where(found.fooled, found.step, attack.steps)
-    begun = model(x).argmax(1) == y
-    assert found.backwards == int(sum(min(t + 1, attack.steps) for t in later[begun].tolist()))
-    assert found.forwards == len(x) + int(sum(t + 1 for t in later[begun].tolist()))
-    assert found.backwards < clean_right * attack.steps
+    assert found.backwards == int(sum(min(t + 1, attack.steps) for t in later.tolist()))
+    assert found.forwards == int(sum(t + 1 for t in later.tolist())) + int((~found.fooled).sum())
+    assert found.backwards < len(x) * attack.steps
     everyone = replace(attack, keep="last").run(model, x, y, noise_for(x))
     assert (everyone.forwards, everyone.backwards) == (len(x) * 9, len(x) * 8)
 

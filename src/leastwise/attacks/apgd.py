@@ -20,22 +20,25 @@ As in the reference, and not the paper, "no more than" in (1) includes equality.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import get_args
 
 import torch
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from leastwise.attacks.apgd_l1 import checks, onto_ball_and_box, phases, sparse
 from leastwise.attacks.ascent import Case, Plan, climb, look
 from leastwise.attacks.base import NEVER, Keep, Outcome, call, outcome
-from leastwise.attacks.combine import after
-from leastwise.attacks.front import pick_rows, rows_of
+from leastwise.attacks.combine import after, pick_outcome
+from leastwise.attacks.front import abreast, pick_rows, rows_of
 from leastwise.attacks.goals import CE, Goal, TargetedDLR, mistaken
 from leastwise.balls import L1, L2, Ball, Linf, Radius, column, inside, unit
 from leastwise.losses import other_logits
 from leastwise.noise import Noise
 from leastwise.types import Images, Labels, Mask, PerExample, Rows
+
+Ranked = Int[Tensor, "b t"]  # target classes of each example
 
 MOMENTUM = 0.75  # a: the weight of the new step; the rest is the last one's
 
@@ -59,6 +62,7 @@ class APGD:
     eot: int = 1
     rho: float = 0.75
     keep: Keep = "last"
+    room: int = field(default=0, compare=False, metadata={"recipe": False})  # rows of a pass, if more than the images
 
     def __post_init__(self) -> None:
         if not isinstance(self.ball, Linf | L2 | L1):
@@ -139,39 +143,56 @@ def away(attack: APGD, model: nn.Module, x: Images, y: Labels, noise: Noise) -> 
         wrong = ~seen.broken & case.goal.reached(seen.z, y, *case.bound)
         forwards = found.forwards + len(x) * attack.eot
         found = outcome(x.clone(), wrong, torch.zeros_like(y), forwards, 0, seen.trouble)
-    return with_restarts(attack, model, case, found, 0)
+    return all_runs(attack, model, case, None, found)
 
 
 def toward_targets(attack: APGD, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
-    """Toward the classes that the clean image ranks highest, one after the other."""
+    """Toward the classes that the clean image ranks highest."""
     seen = look(model, CE(), x, (y,), attack.eot, climbing=False)
     wrong = ~seen.broken & mistaken(seen.z, y) if attack.keep == "fooled" else torch.zeros_like(seen.broken)
     found = outcome(x.clone(), wrong, torch.zeros_like(y), len(x) * attack.eot, 0, seen.trouble)
     ranked = other_logits(seen.z, y).topk(min(attack.targets, seen.z.shape[1] - 1), dim=1).indices
-    for number, target in enumerate(ranked.unbind(dim=1)):
-        drawn = noise.fork("target", number) if number else noise
-        case = Case(TargetedDLR(target), (y, target), x, y, attack.ball, drawn)
-        found = with_restarts(attack, model, case, found, number * attack.restarts * attack.steps)
-    return found
+    return all_runs(attack, model, Case(attack.goal, (y,), x, y, attack.ball, noise), ranked, found)
 
 
-def with_restarts(attack: APGD, model: nn.Module, case: Case, found: Outcome, begun: int) -> Outcome:
-    """What is known after further runs on what is not fooled; `begun` steps were taken before."""
-    for number in range(attack.restarts):
+def all_runs(attack: APGD, model: nn.Module, case: Case, ranked: Ranked | None, found: Outcome) -> Outcome:
+    """Every target and restart on what is not fooled. When few are left, several runs share their passes."""
+    total = attack.restarts * (1 if ranked is None else ranked.shape[1])
+    number, run = 0, run_l1 if isinstance(attack.ball, L1) else run_momentum
+    while number < total:
         rows = rows_of(~found.fooled)
         if len(rows) == 0:
             break
-        here = pick_rows(case, rows)
-        if number:
-            here = replace(here, noise=here.noise.fork("restart", number))
-        more = run_l1(attack, model, here) if isinstance(attack.ball, L1) else run_momentum(attack, model, here)
-        found = then(found, rows, more, begun + number * attack.steps)
+        count = abreast(total - number, len(rows), max(attack.room, len(case.x)))
+        more = run(attack, model, side_by_side(attack, case, ranked, rows, number, count))
+        found = in_order(found, rows, more, number, attack.steps)
+        number += count
+    return found
+
+
+def side_by_side(attack: APGD, case: Case, ranked: Ranked | None, rows: Rows, number: int, count: int) -> Case:
+    """The case of `rows` in the runs from `number` on, one run behind the other."""
+    runs = torch.arange(number, number + count, device=rows.device).repeat_interleave(len(rows))
+    here = pick_rows(case, rows.repeat(count))
+    if ranked is not None:
+        target = ranked[rows.repeat(count), runs // attack.restarts]
+        here = replace(here, goal=TargetedDLR(target), bound=(here.y, target))
+    return replace(here, noise=here.noise.fork("start", runs))
+
+
+def in_order(found: Outcome, rows: Rows, more: Outcome, number: int, steps: int) -> Outcome:
+    """What is known after runs that were made side by side, as if they had been made one after the other."""
+    found = found._replace(forwards=found.forwards + more.forwards, backwards=found.backwards + more.backwards)
+    for place, first in enumerate(range(0, len(more.fooled), len(rows))):
+        still = rows_of(~found.fooled[rows])
+        part = pick_outcome(more, first + still)._replace(forwards=0, backwards=0)
+        found = then(found, rows[still], part, (number + place) * steps)
     return found
 
 
 def run_momentum(attack: APGD, model: nn.Module, case: Case) -> Outcome:
     """One run in Linf or L2, from a random point of the ball's edge."""
-    x, draw = case.x, case.noise.fork("start")
+    x, draw = case.x, case.noise
     if isinstance(case.ball, Linf):
         u = 2 * draw.uniform(tuple(x.shape[1:]), x.dtype) - 1
         u /= column(u.flatten(1).abs().amax(dim=1), u)
@@ -186,7 +207,7 @@ def run_l1(attack: APGD, model: nn.Module, case: Case) -> Outcome:
     """One run in L1: in a ball three times as large, then twice, then the ball, each from the projected best before."""
     x, everyone = case.x, torch.arange(len(case.x), device=case.x.device)
     eps = column(case.ball.eps, x).view(-1).expand(len(x))
-    found, begun = nobody(x + case.noise.fork("start").normal(tuple(x.shape[1:]), x.dtype), case.y), 0
+    found, begun = nobody(x + case.noise.normal(tuple(x.shape[1:]), x.dtype), case.y), 0
     for times, steps in phases(attack.steps):
         start = onto_ball_and_box(x, found.x_adv - x, times * eps)
         plan = Plan(steps, checks(steps), attack.eot, leave=attack.keep == "fooled", counts=times == 1)

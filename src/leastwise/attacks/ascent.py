@@ -121,8 +121,8 @@ def noted(front: Front, seen: Slope, score: PerExample) -> Front:
     """With what was seen at the current point. The best points are the front's own and written in place."""
     better = score > front.best_score
     rows = rows_of(better)
-    front.best.index_copy_(0, rows, front.at[rows])
-    front.best_gradient.index_copy_(0, rows, seen.gradient[rows])
+    front.best.index_copy_(0, rows, front.at.index_select(0, rows))
+    front.best_gradient.index_copy_(0, rows, seen.gradient.index_select(0, rows))
     best_score = torch.where(better, score, front.best_score)
     trouble = torch.maximum(front.trouble, seen.trouble)
     return replace(front, gradient=seen.gradient, best_score=best_score, trouble=trouble)

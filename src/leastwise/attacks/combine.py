@@ -53,7 +53,7 @@ class Cascade:
             rows = rows_of(~found.fooled)
             if len(rows) == 0:
                 break
-            more = pick_rows(member, rows).run(model, x[rows], y[rows], noise.pick(rows))
+            more = roomy(pick_rows(member, rows), len(x)).run(model, x[rows], y[rows], noise.pick(rows))
             found = after(found, rows, more, number)
         return found
 
@@ -94,7 +94,8 @@ class Grid:
         found = self.members[0].run(model, x, y, noise)
         for number, member in enumerate(self.members[1:], start=1):
             more = member.run(model, x, y, noise)
-            left = after(found, rows_of(~found.fooled), pick_outcome(more, ~found.fooled), number)
+            rows = rows_of(~found.fooled)
+            left = after(found, rows, pick_outcome(more, rows), number)
             cost = found.forwards + more.forwards, found.backwards + more.backwards
             each = found.each | (more.fooled.to(found.each.dtype) << number)
             found = left._replace(each=each, forwards=cost[0], backwards=cost[1])
@@ -158,9 +159,14 @@ def after(found: Outcome, rows: Rows, more: Outcome, number: int) -> Outcome:
     )
 
 
-def pick_outcome(found: Outcome, mask: Mask) -> Outcome:
+def roomy(attack: Attack, room: int) -> Attack:
+    """An attack that may fill its passes up to the size of the batch that the survivors come from."""
+    return replace(attack, room=room) if hasattr(attack, "room") else attack  # type: ignore[type-var]
+
+
+def pick_outcome(found: Outcome, rows: Rows) -> Outcome:
     """Some of the examples, with the cost of all."""
-    kept = {name: part[mask] for name, part in found._asdict().items() if name not in ("forwards", "backwards")}
+    kept = {name: part[rows] for name, part in found._asdict().items() if name not in ("forwards", "backwards")}
     return found._replace(**kept)
 
 

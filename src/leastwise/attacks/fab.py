@@ -19,15 +19,15 @@ same number of gradients are 0.3 to 2.6 % smaller on average (Linf and L2, targe
 """
 
 from dataclasses import dataclass, field, replace
-from itertools import product
 from typing import get_args
 
 import torch
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from leastwise.attacks.base import BROKEN, FINE, FLAT, NEVER, Keep, Outcome, call
 from leastwise.attacks.closest import Closest, within
-from leastwise.attacks.front import Slope, ask, pick_rows, picked, rows_of, slope
+from leastwise.attacks.front import Slope, abreast, ask, pick_rows, picked, rows_of, slope
 from leastwise.attacks.goals import Goal, TargetedMargin, mistaken
 from leastwise.attacks.hyperplane import dual_norm, step_onto
 from leastwise.balls import Ball, Linf, Radius, column, inside
@@ -41,7 +41,7 @@ FLATTEST = 1e-12  # added to gradients' sizes: among flat classes the one of the
 
 @dataclass(frozen=True)
 class FAB:
-    """`targets` classes of the clean output one after the other (FAB-T), or, with 0, the nearest at each step (FAB).
+    """`targets` classes of the clean output in their order (FAB-T), or, with 0, the nearest at each step (FAB).
 
     `keep="last"` searches to the end and returns the closest point found, if it is in the ball; with `keep="fooled"`
     an example leaves at its first misclassified point in the ball. Both fool the same examples. The first of the
@@ -57,6 +57,7 @@ class FAB:
     beta: float = 0.9
     keep: Keep = "last"
     target: Labels | None = field(default=None, compare=False)
+    room: int = field(default=0, compare=False, metadata={"recipe": False})  # rows of a pass, if more than the images
 
     def __post_init__(self) -> None:
         if self.steps < 0:
@@ -130,8 +131,26 @@ class Found:
     trouble: Labels
     eps: PerExample
 
+    @classmethod
+    def of(cls, x: Images, eps: PerExample) -> "Found":
+        """Nothing yet."""
+        never = torch.full((len(x),), NEVER, device=x.device)
+        return cls(x.clone(), torch.full_like(eps, torch.inf), never, torch.full_like(never, FINE), eps)
+
     def undecided(self, keep: Keep) -> Mask:
         return self.distance > (self.eps if keep == "fooled" else 0)
+
+    def add(self, runs: "Found", rows: Rows, keep: Keep, number: int, steps: int) -> None:
+        """What runs of `rows` found that were made side by side, as if they had been made one after the other."""
+        for place, first in enumerate(range(0, len(runs.step), len(rows))):
+            still = rows_of(self.undecided(keep)[rows])
+            run, where = first + still, rows[still]
+            closer = runs.distance[run] < self.distance[where]
+            self.x_adv[where[closer]] = runs.x_adv[run[closer]]
+            self.distance[where[closer]] = runs.distance[run[closer]]
+            new = (runs.step[run] != NEVER) & (self.step[where] == NEVER)
+            self.step[where[new]] = runs.step[run[new]] + (number + place) * steps
+            self.trouble[where] = torch.maximum(self.trouble[where], runs.trouble[run])
 
     def note(self, front: "Front", wrong: Mask, trouble: Labels, step: int) -> None:
         """What was seen at the points of the front."""
@@ -166,34 +185,54 @@ def search(attack: FAB, model: nn.Module, x: Images, y: Labels, noise: Noise) ->
         raise ValueError(f"there must be one target per example, but saw {len(attack.target)} for {len(x)}")
     z, finite = ask(model, x)
     wrong = finite & (mistaken(z, y) if attack.target is None else ~mistaken(z, attack.target))
-    found = Found(
-        x_adv=x.clone(),
-        distance=torch.where(wrong, 0.0, torch.inf).double(),
-        step=torch.where(wrong, 0, NEVER),
-        trouble=torch.where(finite, FINE, BROKEN),
-        eps=torch.as_tensor(attack.ball.eps, dtype=torch.float64, device=x.device).expand(len(x)),
-    )
-    forwards, backwards = len(x), 0
-    for number, (goal, restart) in enumerate(product(goals(attack, z, y), range(attack.restarts))):
+    found = Found.of(x, torch.as_tensor(attack.ball.eps, dtype=torch.float64, device=x.device).expand(len(x)))
+    found.distance[wrong], found.step[wrong], found.trouble[~finite] = 0, 0, BROKEN
+    ranked = None if attack.target is not None or attack.targets == 0 else most_likely(attack.targets, z, y)
+    forwards, backwards, number = len(x), 0, 0
+    total = attack.restarts * (1 if ranked is None else ranked.shape[1])
+    while number < total:
         rows = rows_of(found.undecided(attack.keep))
         if len(rows) == 0:
             break
-        bound = () if goal is None else goal.bind(model, x, y)
-        front = pick_rows(Front(torch.arange(len(x), device=x.device), x, y, x, goal, bound, attack.ball), rows)
-        if restart > 0:
-            front = replace(front, at=random_start(front, found, noise.pick(rows).fork("start", number)))
-        passes = descend(attack, model, front, found, number * attack.steps)
-        forwards, backwards = forwards + passes[0], backwards + passes[1]
+        # A restart begins at what the runs before it have found, so it cannot be made beside them.
+        waiting = total - number if attack.restarts == 1 else 1
+        count = abreast(waiting, len(rows), max(attack.room, len(x)))
+        front = side_by_side(attack, model, x, y, ranked, rows, number, count)
+        own = Found.of(front.x, found.eps[rows.repeat(count)])
+        if number % attack.restarts > 0:
+            own.distance.copy_(found.distance[rows])
+            front = replace(front, at=random_start(front, own, noise.pick(rows).fork("start", number)))
+        passes = descend(attack, model, front, own)
+        found.add(own, rows, attack.keep, number, attack.steps)
+        forwards, backwards, number = forwards + passes[0], backwards + passes[1], number + count
     return Closest(found.x_adv, found.distance, forwards, backwards, found.trouble), found.step
 
 
-def goals(attack: FAB, z: Logits, y: Labels) -> list[Goal | None]:
+def most_likely(targets: int, z: Logits, y: Labels) -> Int[Tensor, "b t"]:
+    return other_logits(z, y).topk(min(targets, z.shape[1] - 1), dim=1).indices
+
+
+def side_by_side(
+    attack: FAB,
+    model: nn.Module,
+    x: Images,
+    y: Labels,
+    ranked: Int[Tensor, "b t"] | None,
+    rows: Rows,
+    number: int,
+    count: int,
+) -> Front:
+    """The examples `rows` at the image, in the runs from `number` on, one run behind the other."""
+    places = rows.repeat(count)
+    runs = torch.arange(number, number + count, device=rows.device).repeat_interleave(len(rows))
+    goal: Goal | None = None
     if attack.target is not None:
-        return [TargetedMargin(attack.target)]
-    if attack.targets == 0:
-        return [None]
-    ranked = other_logits(z, y).topk(min(attack.targets, z.shape[1] - 1), dim=1).indices
-    return [Across(target) for target in ranked.unbind(dim=1)]
+        goal = TargetedMargin(attack.target[places])
+    elif ranked is not None:
+        goal = Across(ranked[places, runs // attack.restarts])
+    x, y = x[places], y[places]
+    bound = () if goal is None else goal.bind(model, x, y)
+    return Front(torch.arange(len(x), device=x.device), x, y, x, goal, bound, pick_rows(attack.ball, places))
 
 
 def random_start(front: Front, found: Found, noise: Noise) -> Images:
@@ -203,14 +242,14 @@ def random_start(front: Front, found: Found, noise: Noise) -> Images:
     return (front.x + column(reach / front.ball.norm(direction), direction) * direction).clamp_(0, 1)
 
 
-def descend(attack: FAB, model: nn.Module, front: Front, found: Found, before: int) -> tuple[int, int]:
-    """One run of all steps, after so many gradients in earlier runs. Returns its forward and backward passes."""
+def descend(attack: FAB, model: nn.Module, front: Front, found: Found) -> tuple[int, int]:
+    """One run of all steps. Returns its forward and backward passes."""
     forwards = backwards = 0
     for t in range(attack.steps):
         seen, gradients = look(model, front)
         forwards, backwards = forwards + len(front.rows), backwards + gradients * len(front.rows)
         wrong = ~seen.broken & front.reached(seen.z)
-        found.note(front, wrong, seen.trouble, before + t)
+        found.note(front, wrong, seen.trouble, t)
         stay = found.undecided(attack.keep)[front.rows]
         if not bool(stay.all()):
             rows = rows_of(stay)
@@ -219,7 +258,7 @@ def descend(attack: FAB, model: nn.Module, front: Front, found: Found, before: i
             return forwards, backwards
         front = replace(front, at=advance(attack, front, seen, wrong))
     z, finite = ask(model, front.at)
-    found.note(front, finite & front.reached(z), torch.where(finite, FINE, BROKEN), before + attack.steps)
+    found.note(front, finite & front.reached(z), torch.where(finite, FINE, BROKEN), attack.steps)
     return forwards + len(front.rows), backwards
 
 

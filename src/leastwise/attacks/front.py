@@ -25,7 +25,7 @@ def pick_rows(state: State, rows: Rows) -> State:
 def picked(value: Any, rows: Rows) -> Any:
     match value:
         case Tensor():
-            return value[rows]
+            return value.index_select(0, rows)  # several times as fast as value[rows]
         case tuple():
             return same_or_new(value, tuple(picked(part, rows) for part in value))
     if is_dataclass(value) and not isinstance(value, type):
@@ -41,6 +41,14 @@ def same_or_new(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def rows_of(mask: Mask) -> Rows:
     return mask.nonzero().squeeze(1)
+
+
+def abreast(waiting: int, left: int, room: int) -> int:
+    """How many of the runs that wait are made side by side: a pass of few examples costs nearly as much as one of many.
+
+    A function of counts: `left` examples are still undecided, and a pass may hold `room` rows.
+    """
+    return max(1, min(waiting, room // left))
 
 
 class Slope(NamedTuple):
@@ -63,7 +71,7 @@ def slope(model: nn.Module, goal: Goal, at: Images, bound: tuple[Tensor, ...]) -
         z = model(at)
         score = goal.score(z, *bound)
         (gradient,) = torch.autograd.grad(score.sum(), at)
-    size = gradient.flatten(1).abs().amax(dim=1)  # NaN if any entry is
+    size = gradient.abs().amax(dim=(1, 2, 3))  # NaN if any entry is
     finite = size.isfinite() & z.detach().isfinite().all(dim=1)
     if not bool(finite.all()):
         gradient = torch.where(finite.view(-1, 1, 1, 1), gradient, 0)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from leastwise.attacks.base import BROKEN, NEVER, Keep, Outcome, call, outcome
 from leastwise.attacks.front import Slope, ask, pick_rows, rows_of, slope
 from leastwise.attacks.goals import CE, Goal
-from leastwise.balls import Ball, Linf, Radius, column, inside, shown
+from leastwise.balls import Ball, Linf, Radius, column, inside, shown, step_
 from leastwise.noise import Noise
 from leastwise.types import Images, Labels, Mask
 
@@ -79,8 +79,8 @@ class Signs:
 class PGD:
     """`keep="last"` returns the last iterate; `keep="fooled"` the first misclassified point.
 
-    With "fooled" the clean image and the start count as points too, and an example leaves the batch
-    as soon as it is misclassified: only the undecided cost anything.
+    With "fooled" the clean image and the start count as points too, and an example leaves the batch as soon as it is
+    misclassified: only the undecided cost anything. The clean image is asked last, as few are wrong only there.
     """
 
     ball: Ball = Linf(8 / 255)
@@ -188,8 +188,8 @@ def climb(attack: PGD, model: nn.Module, front: Front) -> tuple[Front, Slope]:
     if front.pull is not None:
         size = direction.flatten(1).abs().sum(dim=1).clamp_min(torch.finfo(direction.dtype).tiny)
         direction = pull = attack.momentum * front.pull + direction / column(size, direction)
-    moved = front.at - front.x + column(front.step, front.at) * front.ball.steepest(direction)
-    at = (front.x + front.ball.project(moved)).clamp(0, 1)
+    moved = step_(front.at - front.x, front.step, front.ball.steepest(direction))
+    at = front.ball.project(moved).add_(front.x).clamp_(0, 1)
     return replace(front, at=at, pull=pull, trouble=torch.maximum(front.trouble, seen.trouble)), seen
 
 
@@ -216,13 +216,6 @@ def run_fooled(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise
     x_adv, step, trouble = x.clone(), torch.full_like(y, NEVER), torch.zeros_like(y)
     forwards, backwards = len(x) * attack.goal.clean_forwards, 0
 
-    if not isinstance(attack.start, Zero):  # else the start is the clean image, which the first step looks at
-        z, finite = ask(model, x)
-        forwards += len(x)
-        wrong = finite & attack.goal.reached(z, y, *front.bound)
-        step[wrong] = 0
-        front = without(front, wrong & (front.patience == 0))
-
     for t in range(attack.steps):
         if len(front.rows) == 0:
             break
@@ -231,7 +224,8 @@ def run_fooled(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise
         forwards, backwards = forwards + len(here.rows), backwards + len(here.rows)
         wrong = ~seen.broken & attack.goal.reached(seen.z, here.y, *here.bound)
         new = wrong & (step[here.rows] == NEVER)
-        x_adv[here.rows[wrong]], step[here.rows[new]] = here.at[wrong], t
+        x_adv.index_copy_(0, here.rows[wrong], here.at.index_select(0, rows_of(wrong)))
+        step[here.rows[new]] = t
         front = replace(front, patience=here.patience - wrong.to(here.patience.dtype))
         front = without(front, wrong & (here.patience == 0))
 
@@ -243,6 +237,13 @@ def run_fooled(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise
         never = step[front.rows] == NEVER
         ends = wrong | never  # one that was misclassified earlier and is not here keeps the earlier point
         x_adv[front.rows[ends]], step[front.rows[wrong & never]] = front.at[ends], attack.steps
+        front = without(front, ~never | wrong)
+
+    if len(front.rows) > 0 and not isinstance(attack.start, Zero):
+        z, finite = ask(model, front.x)  # the image itself counts; most that are wrong there are wrong at the start too
+        forwards += len(front.rows)
+        wrong = finite & attack.goal.reached(z, front.y, *front.bound)
+        x_adv[front.rows[wrong]], step[front.rows[wrong]] = front.x[wrong], 0
     return outcome(x_adv, step != NEVER, step, forwards, backwards, trouble)
 
 

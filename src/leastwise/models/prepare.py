@@ -22,7 +22,8 @@ from leastwise.types import Images, Logits
 
 LOGITS, GRADIENT, SIGNS = 1e-4, 1e-2, 0.999  # what float32 forms must agree to
 WORTH = 1.05  # a form that gains less may owe it to chance, and is not worth another rounding
-QUALIFYING, ROUNDS = 2, 5  # rounds of all forms, then of the best one against the original
+ROUNDS = 5  # at least, of all forms, and again of the best one alone: two were seen to pick the wrong one
+STEPS = 24  # of the original that fit into a trial: more of them would leave a batch unlike an attack's
 FEWEST = 8  # images in a trial
 
 
@@ -122,11 +123,9 @@ def chosen(model: Classifier, x: Images, form: Form | None, seconds: float, comp
     wanted: tuple[Form, ...] = CANDIDATES if form is None else (form,)
     if form is None and compiled and (shutil.which("c++") or x.device.type != "cpu"):
         wanted = (*CANDIDATES, Form(folded=True, compiled=True), Form(folded=True, channels_last=True, compiled=True))
-    # So many images that all steps fit into the time, but enough to be like a batch of an attack.
-    steps = 1 + len(wanted) + QUALIFYING * (1 + len(wanted)) + 2 * ROUNDS
     few = partial(step, original.model, x[:FEWEST])
     (_, once) = in_turns([few], 2)[0]
-    batch = x[: max(FEWEST, int(FEWEST * seconds / (once * steps)))]
+    batch = x[: max(FEWEST, int(FEWEST * seconds / (once * STEPS)))]
     given = step(original.model, batch)
     agreed = [original]
     for candidate in wanted:
@@ -136,9 +135,9 @@ def chosen(model: Classifier, x: Images, form: Form | None, seconds: float, comp
     if form is not None:
         return agreed[-1] if len(agreed) > 1 else replace(original, note=f"it cannot be had with {form}")
     works = [partial(step, one.model, batch) for one in agreed]
-    first = in_turns(works, QUALIFYING)
+    first = in_turns(works, ROUNDS, seconds / 2)
     best = max(range(len(works)), key=lambda i: statistics.median(ratios(first[0], first[i])))
-    final = in_turns([works[0], works[best]], ROUNDS)
+    final = in_turns([works[0], works[best]], ROUNDS, seconds / 3)
     gain = statistics.median(ratios(*final)) if best else 1.0
     measured = tuple((one.form, statistics.median(times)) for one, times in zip(agreed, first, strict=True))
     if gain < WORTH:
@@ -183,10 +182,11 @@ def share(error: Tensor, size: Tensor) -> float:
     return 0.0 if float(error) == 0 else float(error / size)  # NaN stays NaN, which nothing accepts
 
 
-def in_turns(works: Sequence[Callable[[], object]], rounds: int) -> list[list[float]]:
-    """The times of each piece of work; they take turns, so that a busy moment hits all of them."""
+def in_turns(works: Sequence[Callable[[], object]], rounds: int, seconds: float = 0) -> list[list[float]]:
+    """The times of each piece of work; they take turns, so that a busy moment hits all of them. More rounds than
+    asked for while there is time."""
     spent: list[list[float]] = [[] for _ in works]
-    for _ in range(rounds):
+    while len(spent[0]) < rounds or sum(map(sum, spent)) < seconds:
         for work, times in zip(works, spent, strict=True):
             start = time.perf_counter()
             work()
