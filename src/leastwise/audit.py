@@ -1,6 +1,5 @@
 """audit(model, data, conditions) -> Evidence: run every condition on every example and write down what happened."""
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,13 +12,13 @@ from leastwise.attacks import BROKEN, Attack, Clean, Outcome, notes, uses_gradie
 from leastwise.data import Batch, Dataset
 from leastwise.evidence import Evidence, Record, join, record
 from leastwise.frame import Tally
-from leastwise.models import Classifier, inference, preflight, wrap
+from leastwise.models import Classifier, backward_bytes, inference, preflight, wrap
 from leastwise.models.prepare import ORIGINAL, Form, Prepared, in_form, prepare
 from leastwise.noise import Noise
 from leastwise.recipe import canonical, key
 from leastwise.types import Images, Labels, Logits
 
-MOST_IMAGES, MOST_VALUES = 400, 400 * 3 * 32 * 32  # in a batch whose size nobody chose
+MOST_IMAGES, MOST_BYTES = 1000, 1 << 30  # of a batch whose size nobody chose: images, and memory for their gradients
 PREFLIGHT_IMAGES = 100
 TRIAL_FROM = 2000  # attacked images (summed over conditions) from which timing the forms of a model is worth it
 
@@ -154,24 +153,29 @@ def auditor(
         raise ValueError("an audit needs at least two classes, but the data set has one: there is nothing to confuse")
     if batch_size < 0:
         raise ValueError(f"the batch size must be 1 or more, or 0 for the usual one, but saw {batch_size}")
-    batch_size = batch_size or usual_batch(data.shape)
     names = [name for name, _ in conditions]
     if not names or len(set(names)) != len(names):
         raise ValueError(f"an audit needs conditions with different names, but saw {', '.join(names) or 'none'}")
     classifier = wrap(model, data.k).to(device)
     # Spread over the data, so that a set sorted by class shows more than its first class.
-    n = min(PREFLIGHT_IMAGES, batch_size)
+    n = min(PREFLIGHT_IMAGES, batch_size or PREFLIGHT_IMAGES)
     some = data.batch(np.unique(np.linspace(0, len(data) - 1, n).astype(np.int64)))
     needs_gradients = any(uses_gradients(attack) for _, attack in conditions)
     warnings = preflight(classifier, some.x.to(device), data.k, needs_gradients, y=some.y.to(device), force=force)
     warnings += tuple(f"{name}: {note}" for name, attack in conditions for note in notes(attack, data.k))
+    batch_size = batch_size or usual_batch(classifier, some.x[:2].to(device))
     recipe = AuditRecipe(classifier.digest(), data.digest(), conditions, seed)
     return Auditor(classifier, recipe, batch_size, device, warnings)
 
 
-def usual_batch(shape: tuple[int, ...]) -> int:
-    """400 images of CIFAR's size, 8 of ImageNet's: large batches suit small networks, and memory is finite."""
-    return max(1, min(MOST_IMAGES, MOST_VALUES // math.prod(shape)))
+def usual_batch(model: Classifier, some: Images) -> int:
+    """As many images as fit into the memory that a batch may take, at most a thousand.
+
+    Large batches suit small networks, and more so when most examples have left them.
+    """
+    with inference(model):
+        each = backward_bytes(model, some) // len(some)
+    return max(1, min(MOST_IMAGES, MOST_BYTES // max(1, each)))
 
 
 def audit(

@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from leastwise.types import Rows
@@ -69,7 +69,7 @@ class Noise:
 
     def uniform(self, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Float[Tensor, "b ..."]:
         """Uniform in (0, 1). The values have 24 significant bits, so float32 and float64 agree exactly."""
-        return (self.words(shape) >> 9).to(dtype).add_(0.5).mul_(2**-23)
+        return self.filled(shape, 9, dtype).add_(0.5).mul_(2**-23)
 
     def normal(self, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Float[Tensor, "b ..."]:
         """Standard normal, by Box and Muller."""
@@ -78,6 +78,10 @@ class Noise:
 
     def words(self, shape: tuple[int, ...]) -> Int[Tensor, "b ..."]:
         """Random unsigned 32-bit words, in int64."""
+        return self.filled(shape, 0, torch.int64)
+
+    def filled(self, shape: tuple[int, ...], cut: int, dtype: torch.dtype) -> Shaped[Tensor, "b ..."]:
+        """Random words without their lowest bits, as numbers of a type."""
         size = math.prod(shape)
         blocks = -(-size // 4)
         position = torch.arange(blocks, device=self.ids.device).expand(len(self.ids), blocks)
@@ -86,7 +90,10 @@ class Noise:
         words = philox(
             (position, draw.expand_as(position), low.expand_as(position), high.expand_as(position)), self.key
         )
-        return torch.stack(words, dim=2).reshape(len(self.ids), 4 * blocks)[:, :size].reshape(len(self.ids), *shape)
+        out = torch.empty(len(self.ids), blocks, 4, dtype=dtype, device=self.ids.device)
+        for place, word in enumerate(words):
+            out[:, :, place] = word.bitwise_right_shift_(cut)
+        return out.view(len(self.ids), 4 * blocks)[:, :size].reshape(len(self.ids), *shape)
 
     @property
     def key(self) -> tuple[int, int]:

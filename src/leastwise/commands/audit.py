@@ -62,7 +62,7 @@ class Audit:
     threads: int = 0
     """processor threads; 0 leaves the choice to torch"""
     batch_size: int = 0
-    """images attacked at a time; 0 for 400 of CIFAR's size, fewer if they are larger"""
+    """images attacked at a time; 0 for as many as a gigabyte holds, at most 1,000"""
     fresh: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """do it anew, and replace what --out holds"""
     out: Annotated[str, tyro.conf.arg(metavar="DIR")] = ""

@@ -2,7 +2,7 @@
 
 from leastwise.models.architectures import ARCHITECTURES, architecture, build
 from leastwise.models.checkpoint import load_checkpoint, read_torch, save_checkpoint, write_torch
-from leastwise.models.classifier import Classifier, inference, wrap
+from leastwise.models.classifier import Classifier, backward_bytes, inference, wrap
 from leastwise.models.heads import BottleneckHead, CosineHead, with_head
 from leastwise.models.norms import BatchInstanceNorm2d, clip_gates, gate_parameters, with_bin
 from leastwise.models.preflight import preflight
@@ -18,6 +18,7 @@ __all__ = [
     "Form",
     "Prepared",
     "architecture",
+    "backward_bytes",
     "build",
     "clip_gates",
     "gate_parameters",

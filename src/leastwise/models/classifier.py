@@ -165,3 +165,17 @@ def inference(model: nn.Module) -> Iterator[nn.Module]:
     finally:
         for module, training in modes:
             module.training = training
+
+
+def backward_bytes(model: Classifier, x: Images) -> int:
+    """What a forward pass keeps for its backward pass, in bytes; of a black box, the images."""
+    kept: dict[int, int] = {x.data_ptr(): x.nbytes}
+
+    def note(saved: Tensor) -> Tensor:
+        kept[saved.data_ptr()] = saved.nbytes
+        return saved
+
+    weights = {part.data_ptr() for part in (*model.parameters(), *model.buffers())}
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, lambda saved: saved):
+        model(x.detach().requires_grad_() if model.gradients else x)
+    return sum(size for place, size in kept.items() if place not in weights)
