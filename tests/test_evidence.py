@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from leastwise.attacks import NEVER, PGD, Clean, Threat, named
-from leastwise.audit import Ready, Step, audit, auditor
+from leastwise.audit import Ready, Step, audit, auditor, usual_batch
 from leastwise.balls import Linf
 from leastwise.data import Dataset
 from leastwise.evidence import FILE, Evidence, Record, load, merge
-from leastwise.models import Classifier, build
+from leastwise.models import Classifier, backward_bytes, build, wrap
 from leastwise.models.prepare import ORIGINAL
 from leastwise.noise import Noise
 from leastwise.report import summary
@@ -282,3 +283,13 @@ def test_the_file_holds_no_code(evidence: Evidence, tmp_path: Path) -> None:
     size = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + size])
     assert set(header["__metadata__"]) == {"leastwise"} and os.sep not in header["__metadata__"]["leastwise"]
+
+
+def test_the_usual_batch_is_what_a_gigabyte_holds() -> None:
+    """Convolution and ReLU keep their input and output for the gradient, the linear layer the ReLU's output again."""
+    net = nn.Sequential(nn.Conv2d(3, 5000, 1), nn.ReLU(), nn.Flatten(), nn.Linear(5000 * 100, 2))
+    model, images = wrap(net, 2), torch.rand(2, 3, 10, 10)
+    each = 4 * (3 * 100 + 5000 * 100)
+    assert backward_bytes(model, images) == 2 * each
+    assert usual_batch(model, images) == (1 << 30) // each == 536
+    assert usual_batch(wrap(lambda x: x.mean(dim=(2, 3))[:, :2], 2), images) == 1000  # a black box keeps nothing

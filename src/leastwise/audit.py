@@ -1,6 +1,6 @@
 """audit(model, data, conditions) -> Evidence: run every condition on every example and write down what happened."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from leastwise.evidence import Evidence, Record, join, record
 from leastwise.frame import Tally
 from leastwise.models import Classifier, backward_bytes, inference, preflight, wrap
 from leastwise.models.prepare import ORIGINAL, Form, Prepared, in_form, prepare
-from leastwise.noise import Noise
+from leastwise.noise import Noise, shuffled
 from leastwise.recipe import canonical, key
 from leastwise.types import Images, Labels, Logits
 
@@ -27,18 +27,28 @@ Conditions = tuple[tuple[str, Attack], ...]
 
 @dataclass(frozen=True)
 class AuditRecipe:
-    """What determines the evidence: hashes of model and data, the conditions and the seed."""
+    """What determines the evidence: hashes of model and data, the conditions, the seed and the size of the shards."""
 
     model: str
     data: str
     conditions: Conditions
     seed: int
+    shard: int  # images; all conditions of a shard are attacked before the next, in an order drawn from the seed
+    images: bool = False  # whether the attacked images are kept, and looked at again in 8 bits
 
 
 class Ready(NamedTuple):
     """The form of the model that attacks will use."""
 
     prepared: Prepared
+
+
+class Planned(NamedTuple):
+    """After the first shard: how long all of it takes, and how much of it fits into the time there is."""
+
+    shards: int
+    fit: int
+    seconds: float  # of all shards
 
 
 class Step(NamedTuple):
@@ -49,7 +59,9 @@ class Step(NamedTuple):
     so_far: Tally  # all batches of this condition
 
 
-Watch = Callable[[Ready | Step], None]
+Watch = Callable[[Ready | Planned | Step], None]
+Kept = Callable[[int, Labels, Images], None]  # number of the batch in its shard, ids, attacked images
+Heard = Callable[[int, Tally], None]  # images done, and what was found in all batches so far
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,42 +89,71 @@ class Auditor:
             form = ORIGINAL
         return in_form(self.model, ORIGINAL, first) if form == ORIGINAL else prepare(self.model, first, form)
 
+    def shards(self, data: Dataset) -> list["np.ndarray"]:
+        """Positions of the examples, shard by shard. The order is random, so that every shard is like the whole."""
+        order = shuffled(torch.from_numpy(data.ids), self.recipe.seed, "shards").numpy()
+        size = self.recipe.shard
+        shards = [order[i : i + size] for i in range(0, len(order), size)]
+        return [positions[np.argsort(data.ids[positions])] for positions in shards]
+
     def part(self, data: Dataset, watch: Watch = lambda event: None, form: Form | None = None) -> Evidence:
         """The evidence of some of the recipe's examples; parts merge with `+`."""
-        order = np.argsort(data.ids)
-        conditions = self.recipe.conditions
+        conditions, shards = self.recipe.conditions, self.shards(data)
         records = {}
         with inference(self.model):
             prepared = self.prepared(data, form)
             watch(Ready(prepared))
-            for number, (name, attack) in enumerate(conditions):
+            for number, (name, _) in enumerate(conditions):
 
                 def share(done: int, so_far: Tally, name: str = name, number: int = number) -> None:
                     watch(Step(name, (number + done / len(data)) / len(conditions), so_far))
 
-                records[name] = join(self.under(name, attack, data, order, prepared.model, share), len(data))
+                def pieces(
+                    name: str = name, heard: Heard = share, so_far: Tally = Tally.empty(data.k)
+                ) -> Iterator[Record]:
+                    for positions in shards:
+                        found = self.piece(name, data, positions, prepared.model, so_far, heard)
+                        so_far = so_far + tallied(data, positions, found)
+                        yield found
+
+                records[name] = assembled(pieces(), data, shards)
+        return self.evidence(data, records)
+
+    def evidence(self, data: Dataset, records: Mapping[str, Record]) -> Evidence:
+        order = np.argsort(data.ids)
         labels = data.labels[order].astype(np.int32)
         recipe = canonical(self.recipe)
         return Evidence(data.ids[order], labels, data.names, records, recipe, data.groups, self.warnings)
 
-    def under(
+    def piece(
         self,
         name: str,
-        attack: Attack,
         data: Dataset,
-        order: "np.ndarray",
+        positions: "np.ndarray",
         crafted_on: Classifier,
-        watch: Callable[[int, Tally], None],
-    ) -> Iterator[Record]:
-        """The records of one condition, batch by batch; `watch` hears how many examples are done."""
-        so_far = Tally.empty(data.k)
-        for batch in data.batches(self.batch_size, order):
-            x, y, ids = Batch(*(part.to(self.device) for part in batch))
-            z, outcome = self.attacked(name, attack, x, y, ids, crafted_on)
-            check_finite(z, outcome, y, name, data.names)
-            so_far = so_far + Tally.count(y, z.argmax(dim=1) == y, data.k)
-            yield record(z, y, x, outcome)
-            watch(int(so_far.n.sum()), so_far)
+        before: Tally,
+        heard: Heard,
+        kept: Kept = lambda number, ids, x_adv: None,
+    ) -> Record:
+        """One condition on one shard; `before` is what earlier shards found. `kept` gets the images of every batch."""
+        attack = dict(self.recipe.conditions)[name]
+
+        def batches(so_far: Tally = before) -> Iterator[Record]:
+            for number, batch in enumerate(data.batches(self.batch_size, positions)):
+                x, y, ids = Batch(*(part.to(self.device) for part in batch))
+                z, outcome = self.attacked(name, attack, x, y, ids, crafted_on)
+                check_finite(z, outcome, y, name, data.names)
+                so_far = so_far + Tally.count(y, z.argmax(dim=1) == y, data.k)
+                if self.recipe.images:
+                    kept(number, ids, outcome.x_adv)
+                yield record(z, y, x, outcome, self.in_8_bits(outcome.x_adv) if self.recipe.images else None)
+                heard(int(so_far.n.sum()), so_far)
+
+        return join(batches(), len(positions))
+
+    def in_8_bits(self, x_adv: Images) -> Logits:
+        with torch.no_grad():
+            return self.model((255 * x_adv).round() / 255)
 
     def attacked(
         self, name: str, attack: Attack, x: Images, y: Labels, ids: Labels, crafted_on: Classifier
@@ -141,6 +182,8 @@ def auditor(
     batch_size: int = 0,
     device: str = "cpu",
     force: bool = False,
+    shard: int = 0,
+    images: bool = False,
 ) -> Auditor:
     """Check everything that can be checked before time is spent. The model is moved to `device`.
 
@@ -153,6 +196,8 @@ def auditor(
         raise ValueError("an audit needs at least two classes, but the data set has one: there is nothing to confuse")
     if batch_size < 0:
         raise ValueError(f"the batch size must be 1 or more, or 0 for the usual one, but saw {batch_size}")
+    if shard < 0:
+        raise ValueError(f"a shard needs 1 image or more, or 0 for the usual number, but saw {shard}")
     names = [name for name, _ in conditions]
     if not names or len(set(names)) != len(names):
         raise ValueError(f"an audit needs conditions with different names, but saw {', '.join(names) or 'none'}")
@@ -163,9 +208,27 @@ def auditor(
     needs_gradients = any(uses_gradients(attack) for _, attack in conditions)
     warnings = preflight(classifier, some.x.to(device), data.k, needs_gradients, y=some.y.to(device), force=force)
     warnings += tuple(f"{name}: {note}" for name, attack in conditions for note in notes(attack, data.k))
-    batch_size = batch_size or usual_batch(classifier, some.x[:2].to(device))
-    recipe = AuditRecipe(classifier.digest(), data.digest(), conditions, seed)
-    return Auditor(classifier, recipe, batch_size, device, warnings)
+    usual = usual_batch(classifier, some.x[:2].to(device))
+    recipe = AuditRecipe(
+        classifier.digest(), data.digest(), conditions, seed, shard or usual_shard(data.k, usual), images
+    )
+    return Auditor(classifier, recipe, batch_size or usual, device, warnings)
+
+
+def tallied(data: Dataset, positions: "np.ndarray", found: Record) -> Tally:
+    y = data.labels[positions]
+    return Tally.count(torch.from_numpy(y), torch.from_numpy(found.predicted == y), data.k)
+
+
+def assembled(pieces: Iterable[Record], data: Dataset, shards: Sequence["np.ndarray"]) -> Record:
+    """One condition on all examples, in the order of their ids, from its pieces in the order of the shards."""
+    positions = np.concatenate(shards)
+    return join(pieces, len(positions), np.argsort(data.ids[positions]))
+
+
+def usual_shard(k: int, batch: int) -> int:
+    """Images of a shard: ten batches, a thousand images at most; but twice the classes, for its sums are by class."""
+    return max(min(MOST_IMAGES, 10 * batch), 2 * k)
 
 
 def usual_batch(model: Classifier, some: Images) -> int:

@@ -1,34 +1,50 @@
 """Runs jobs: a recipe in, one finished file out. The only module that knows where and how work is executed."""
 
 import json
+import shutil
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from safetensors.torch import save as save_tensors
 
-from leastwise import __version__
+from leastwise import __version__, ledger
 from leastwise import audit as audits
 from leastwise import evidence as evidences
 from leastwise import train as trains
 from leastwise.data import Dataset, load
+from leastwise.evidence import Record
 from leastwise.frame import Tally
-from leastwise.models import Classifier, build, load_checkpoint, preflight, read_torch, save_checkpoint, write_torch
-from leastwise.models.prepare import Form
+from leastwise.models import (
+    Classifier,
+    build,
+    inference,
+    load_checkpoint,
+    preflight,
+    read_torch,
+    save_checkpoint,
+    write_torch,
+)
+from leastwise.models.prepare import Form, Prepared
 from leastwise.objectives import Epoch
 from leastwise.plan import Job, Train
 from leastwise.recipe import key, plain
 from leastwise.store import check_writable, write_atomic, write_json
+from leastwise.types import Images, Labels
 
 MODEL, RESUME, EPOCHS, RECIPE, RUN = "model.pt", "resume.pt", "epochs.jsonl", "recipe.json", "run.json"
 MANIFEST = "manifest.json"  # choices that are not part of the recipe, made once and used again on resuming
+SHARDS = "shards"  # of an audit that has not attacked everything yet
+IMAGES = "adversarial"  # attacked images, if they were asked for
 SUMMARY = "summary.json"  # made from the evidence by the report, and never left beside another audit's
 OUTPUTS = (MODEL, evidences.FILE, SUMMARY, RESUME, EPOCHS, RUN, MANIFEST)
 
-Event = trains.Step | Epoch | audits.Step | audits.Ready
+Event = trains.Step | Epoch | audits.Step | audits.Ready | audits.Planned
 Watch = Callable[[Event], None]
 
 
@@ -42,10 +58,12 @@ class Task:
     names: tuple[str, ...]  # of the classes
     work: Callable[[Watch], None]
     device: str
+    in_part: bool = False  # whether a result that leaves something out is enough
 
     @property
     def finished(self) -> bool:
-        return (self.folder / self.result).is_file() and claimed(self.folder) == self.claim
+        whole = self.in_part or not (self.folder / SHARDS).exists()
+        return whole and (self.folder / self.result).is_file() and claimed(self.folder) == self.claim
 
     def run(self, watch: Watch = lambda event: None, fresh: bool = False) -> Path:
         """Do the work, or find it done; an interrupted training goes on behind its last epoch unless `fresh`."""
@@ -69,6 +87,8 @@ class Task:
         if fresh or old != self.claim:
             for name in OUTPUTS:
                 (self.folder / name).unlink(missing_ok=True)
+            for name in (SHARDS, IMAGES):
+                shutil.rmtree(self.folder / name, ignore_errors=True)
             write_json(self.folder / RECIPE, self.claim)
 
 
@@ -113,27 +133,134 @@ def training_task(job: Train, folder: Path, device: str = "cpu") -> Task:
     return Task(folder, MODEL, facts, data.names, work, device)
 
 
-def audit_task(auditor: audits.Auditor, data: Dataset, folder: Path, form: Form | None = None) -> Task:
-    """`form` is how attacks compute the model; without it, the one in the folder's manifest or the fastest."""
+def audit_task(
+    auditor: audits.Auditor, data: Dataset, folder: Path, form: Form | None = None, budget: float | None = None
+) -> Task:
+    """`form` is how attacks compute the model; without it, the one in the folder's manifest or the fastest.
+
+    With a budget, in seconds, as many shards are attacked as fit into it, but at least one.
+    """
 
     def work(watch: Watch) -> None:
-        def heard(event: audits.Ready | audits.Step) -> None:
-            if isinstance(event, audits.Ready) and manifest_form(folder) != event.prepared.form:
-                chosen = {"form": asdict(event.prepared.form), "gain": round(event.prepared.gain, 3)}
-                chosen |= {"batch_size": auditor.batch_size, "threads": torch.get_num_threads()}
-                write_json(folder / MANIFEST, chosen)
-            watch(event)
-
-        auditor.part(data, heard, form or manifest_form(folder)).save(folder / evidences.FILE)
+        with ledger.opened(folder / SHARDS) as done, inference(auditor.model):
+            prepared, batch_size = settled(auditor, data, folder, form)
+            watch(audits.Ready(prepared))
+            fixed = replace(auditor, batch_size=batch_size)
+            count = attack_shards(fixed, data, prepared.model, done, budget, watch)
+            shards = auditor.shards(data)[:count]
+            some = replace(fixed, warnings=(*auditor.warnings, *left_out(data, shards)))
+            records = {
+                name: audits.assembled(pieces(done, auditor, count, c), data, shards)
+                for c, (name, _) in enumerate(auditor.recipe.conditions)
+            }
+            some.evidence(data.where(np.concatenate(shards)), records).save(folder / evidences.FILE)
+        if len(shards) == len(auditor.shards(data)):
+            shutil.rmtree(folder / SHARDS)
 
     facts = {"kind": "audit", "key": auditor.key, "leastwise": __version__, "recipe": plain(auditor.recipe)}
-    return Task(folder, evidences.FILE, facts, data.names, work, auditor.device)
+    return Task(folder, evidences.FILE, facts, data.names, work, auditor.device, in_part=budget is not None)
 
 
-def manifest_form(folder: Path) -> Form | None:
-    """The form an interrupted audit had chosen, so that the rest is computed the same way."""
+def attack_shards(
+    auditor: audits.Auditor,
+    data: Dataset,
+    crafted_on: Classifier,
+    done: ledger.Ledger,
+    budget: float | None,
+    watch: Watch,
+) -> int:
+    """Every condition on one shard after the other; what is in the ledger is not done again. How many were done."""
+    begun = time.monotonic()
+    names = [name for name, _ in auditor.recipe.conditions]
+    shards = auditor.shards(data)
+    so_far = {name: Tally.empty(data.k) for name in names}
+    for i, positions in enumerate(shards):
+        for c, name in enumerate(names):
+            before = so_far[name]
+
+            def heard(found: int, tally: Tally, i: int = i, c: int = c, n: int = int(before.n.sum())) -> None:
+                share = (found - n) / len(shards[i])
+                watch(audits.Step(names[c], (i + (c + share) / len(names)) / len(shards), tally))
+
+            found = finished(done, auditor, i, c)
+            if found is None:
+                start = time.monotonic()
+                keep = partial(keep_images, done.folder.parent / IMAGES, i, c)
+                found = auditor.piece(name, data, positions, crafted_on, before, heard, keep)
+                one = auditor.evidence(data.where(positions), {name: found})
+                done.commit(piece_name(i, c), one.to_bytes(), time.monotonic() - start)
+            so_far[name] = before + audits.tallied(data, positions, found)
+        spent = time.monotonic() - begun
+        fit = len(shards) if budget is None else max(1, min(len(shards), int(budget / (spent / (i + 1)))))
+        if i == 0:
+            watch(audits.Planned(len(shards), fit, spent * len(shards)))
+        if i + 1 >= fit:
+            return i + 1
+    return len(shards)
+
+
+def keep_images(folder: Path, shard: int, condition: int, batch: int, ids: Labels, x_adv: Images) -> None:
+    """The attacked images of a batch, bit by bit."""
+    arrays = {"ids": ids.cpu().contiguous(), "images": x_adv.cpu().contiguous()}
+    write_atomic(folder / f"{shard:06}-{condition:03}-{batch:03}.safetensors", save_tensors(arrays))
+
+
+def piece_name(shard: int, condition: int) -> str:
+    return f"{shard:06}-{condition:03}.safetensors"
+
+
+def finished(done: ledger.Ledger, auditor: audits.Auditor, shard: int, condition: int) -> Record | None:
+    """What an earlier run found for a piece, if it is whole and of this recipe."""
+    name = piece_name(shard, condition)
+    content = done.read(name)
+    if content is None:
+        return None
+    found = evidences.parsed(content, done.folder / name)
+    return found.conditions[auditor.recipe.conditions[condition][0]] if found.key == auditor.key else None
+
+
+def pieces(done: ledger.Ledger, auditor: audits.Auditor, shards: int, condition: int) -> Iterator[Record]:
+    for shard in range(shards):
+        found = finished(done, auditor, shard, condition)
+        if found is None:
+            raise ValueError(
+                f"{done.folder / piece_name(shard, condition)} was changed while the audit ran: start it again"
+            )
+        yield found
+
+
+def left_out(data: Dataset, shards: Sequence["np.ndarray"]) -> tuple[str, ...]:
+    """A sentence on what did not fit into the time, for the evidence."""
+    count = sum(map(len, shards))
+    said = (
+        f"the time budget was enough for {count:,} of {len(data):,} images, drawn at random; the others were left out"
+    )
+    return () if count == len(data) else (said,)
+
+
+def settled(auditor: audits.Auditor, data: Dataset, folder: Path, form: Form | None) -> tuple[Prepared, int]:
+    """The choices that are no part of the recipe: made once, written down, and used again when an audit goes on."""
+    kept = manifest(folder)
+    if kept is not None:
+        torch.set_num_threads(kept.threads)
+        return auditor.prepared(data, kept.form), kept.batch_size
+    prepared = auditor.prepared(data, form)
+    chosen = {"form": asdict(prepared.form), "gain": round(prepared.gain, 3)}
+    write_json(folder / MANIFEST, chosen | {"batch_size": auditor.batch_size, "threads": torch.get_num_threads()})
+    return prepared, auditor.batch_size
+
+
+class Manifest(NamedTuple):
+    form: Form
+    batch_size: int
+    threads: int
+
+
+def manifest(folder: Path) -> Manifest | None:
+    """The choices of an interrupted audit, so that the rest is computed the same way."""
     try:
-        return Form(**json.loads((folder / MANIFEST).read_text())["form"])
+        kept = json.loads((folder / MANIFEST).read_text())
+        return Manifest(Form(**kept["form"]), int(kept["batch_size"]), int(kept["threads"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -26,7 +26,7 @@ from leastwise.recipe import key_of_json
 from leastwise.store import sha256, write_atomic
 from leastwise.types import Images, Labels, Logits
 
-SCHEMA = 2  # 2: trouble, each
+SCHEMA = 3  # 2: trouble, each; 3: rounded
 FILE = "evidence.safetensors"
 FEW = 5  # classes that a sentence names
 
@@ -51,6 +51,7 @@ class Record:
     step: Whole  # steps (gradients, or queries) after which it was first misclassified, or NEVER
     trouble: Whole  # of survivors: FLAT where the input gradient was zero, so that the attack could not move
     each: Whole  # bit m is set if member m of a combined attack fooled it
+    rounded: Whole  # predicted at the point as an image of 8 bits; NEVER where nobody asked
     linf: Real  # size of the perturbation, both ways
     l2: Real
     logit_sum: Square  # row: true class; sum of logits
@@ -59,8 +60,8 @@ class Record:
     backwards: int
 
 
-def record(z: Logits, y: Labels, x: Images, outcome: Outcome) -> Record:
-    """The record of a batch from the logits at the attacked points."""
+def record(z: Logits, y: Labels, x: Images, outcome: Outcome, rounded: Logits | None = None) -> Record:
+    """The record of a batch from the logits at the attacked points, and at the same points in 8 bits."""
     k = z.shape[1]
     p = z.softmax(dim=1)
     predicted = z.argmax(dim=1)
@@ -87,6 +88,7 @@ def record(z: Logits, y: Labels, x: Images, outcome: Outcome) -> Record:
         step=whole(outcome.step),
         trouble=whole(outcome.trouble),
         each=whole(outcome.each),
+        rounded=whole(torch.full_like(y, NEVER) if rounded is None else rounded.argmax(dim=1)),
         linf=real(moved.abs().amax(dim=1)),
         l2=real(torch.linalg.vector_norm(moved, dim=1)),
         logit_sum=class_sum(z),
@@ -254,7 +256,11 @@ def load(path: Path) -> Evidence:
         path = path / FILE
     if not path.is_file():
         raise ValueError(f"there is no evidence at {path}: give the folder that `leastwise audit` wrote")
-    content = path.read_bytes()
+    return parsed(path.read_bytes(), path)
+
+
+def parsed(content: bytes, path: Path) -> Evidence:
+    """Evidence from the bytes of a file, checked."""
     try:
         arrays = load_arrays(content)
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])

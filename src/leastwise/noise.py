@@ -93,7 +93,7 @@ class Noise:
         out = torch.empty(len(self.ids), blocks, 4, dtype=dtype, device=self.ids.device)
         for place, word in enumerate(words):
             out[:, :, place] = word.bitwise_right_shift_(cut)
-        return out.view(len(self.ids), 4 * blocks)[:, :size].reshape(len(self.ids), *shape)
+        return out.view(len(self.ids), 4 * blocks)[:, :size].contiguous().view(len(self.ids), *shape)
 
     @property
     def key(self) -> tuple[int, int]:

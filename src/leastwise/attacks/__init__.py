@@ -11,7 +11,7 @@ from leastwise.attacks.fab import FAB
 from leastwise.attacks.foreign import Foreign, from_art, from_foolbox
 from leastwise.attacks.goals import CE, DLR, KL, Goal, Margin, Match, Targeted, TargetedDLR, Toward
 from leastwise.attacks.minnorm import DDN, FMN, median_distance, survival
-from leastwise.attacks.named import TABLE, Threat, listed, named, named_all
+from leastwise.attacks.named import TABLE, Threat, listed, named, named_all, over_radii
 from leastwise.attacks.nattack import NAttack
 from leastwise.attacks.pgd import PGD, Gaussian, Signs, Start, Uniform, Zero, fgsm, r_fgsm
 from leastwise.attacks.reach import Reach, reach
@@ -71,6 +71,7 @@ __all__ = [
     "named",
     "named_all",
     "notes",
+    "over_radii",
     "r_fgsm",
     "reach",
     "surrogate",

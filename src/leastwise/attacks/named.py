@@ -1,43 +1,42 @@
 """Attacks by name: the one table that the command line, the documentation and the tests read."""
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from leastwise.attacks.apgd import APGD
-from leastwise.attacks.autoattack import TARGETS, Version, autoattack
-from leastwise.attacks.base import Attack, Clean, Keep
-from leastwise.attacks.combine import Grid, Restarts
-from leastwise.attacks.conditions import Corrupted, RandomNoise
+from leastwise.attacks.autoattack import TARGETS
+from leastwise.attacks.base import Attack, Clean
+from leastwise.attacks.combine import Cascade
+from leastwise.attacks.conditions import RandomNoise
 from leastwise.attacks.cw import CWL2, CWInf
 from leastwise.attacks.fab import FAB
-from leastwise.attacks.goals import CE, DLR, KL, Margin, Toward
+from leastwise.attacks.goals import CE, DLR
+from leastwise.attacks.makers import (
+    TEMPERATURE,
+    TEMPERATURE_GRID,
+    TRANSFER_STEPS,
+    Threat,
+    at_radius,
+    corrupted,
+    cw,
+    friendly,
+    kl_pgd,
+    measured_in,
+    momentum_pgd,
+    pgd,
+    targeted,
+    tpgd,
+    tpgd_grid,
+    transfer,
+    version,
+)
 from leastwise.attacks.minnorm import DDN, FMN
 from leastwise.attacks.nattack import NAttack
-from leastwise.attacks.pgd import PGD, Gaussian, Uniform, fgsm, r_fgsm
+from leastwise.attacks.pgd import Uniform, fgsm, r_fgsm
 from leastwise.attacks.square import Square
-from leastwise.attacks.transfer import Surrogate, Transfer
-from leastwise.balls import L2, Ball, Linf
-from leastwise.data.corrupt import CORRUPTIONS, Corruption
-
-TEMPERATURE = 5.0  # 1/T of a plain `tpgd`: the value Tian et al. report for MART and HE
-TEMPERATURE_GRID = (2.0, 5.0, 10.0, 50.0)  # Tian et al., section 5
-TRANSFER_STEPS = 20
-
-
-def no_surrogate(name: str) -> Surrogate:
-    raise ValueError(f"the surrogate {name!r} of a transfer attack cannot be loaded here: use `leastwise audit`")
-
-
-@dataclass(frozen=True)
-class Threat:
-    """What all named attacks of one audit share. `load` finds the surrogates of transfer attacks."""
-
-    ball: Ball
-    step: float
-    keep: Keep = "fooled"
-    load: Callable[[str], Surrogate] = field(default=no_surrogate, compare=False)
+from leastwise.balls import L2, Linf
+from leastwise.data.corrupt import CORRUPTIONS
 
 
 class Named(NamedTuple):
@@ -50,59 +49,6 @@ class Named(NamedTuple):
     about: str
     paper: str
     cost: str
-
-
-def pgd(threat: Threat, steps: str, restarts: str | None = None) -> PGD | Restarts:
-    attack = PGD(threat.ball, CE(), threat.step, int(steps), keep=threat.keep)
-    return Restarts(attack, int(restarts)) if restarts else attack
-
-
-def momentum_pgd(threat: Threat, steps: str) -> PGD:
-    return PGD(threat.ball, CE(), threat.step, int(steps), keep=threat.keep, momentum=1.0)
-
-
-def tpgd(threat: Threat, steps: str, inverse_temperature: str | None) -> PGD:
-    goal = CE(TEMPERATURE if inverse_temperature is None else float(inverse_temperature))
-    return PGD(threat.ball, goal, threat.step, int(steps), keep=threat.keep)
-
-
-def tpgd_grid(threat: Threat, steps: str) -> Grid:
-    return Grid(tuple(tpgd(threat, steps, str(t)) for t in TEMPERATURE_GRID))
-
-
-def cw(threat: Threat, steps: str) -> PGD:
-    return PGD(threat.ball, Margin(kappa=50.0), threat.step, int(steps), keep=threat.keep)
-
-
-def kl_pgd(threat: Threat, steps: str) -> PGD:
-    return PGD(threat.ball, KL(), threat.step, int(steps), start=Gaussian(0.001), keep=threat.keep)
-
-
-def targeted(threat: Threat, steps: str, target: str) -> PGD:
-    return PGD(threat.ball, Toward(int(target)), threat.step, int(steps), keep=threat.keep)
-
-
-def friendly(threat: Threat, steps: str, patience: str | None) -> PGD:
-    return PGD(threat.ball, CE(), threat.step, int(steps), keep="fooled", patience=int(patience or 0))
-
-
-def version(name: Version) -> Callable[[Threat], Attack]:
-    return lambda threat: autoattack(threat.ball, name, threat.keep)
-
-
-def measured_in(norm: type[Linf] | type[L2], name: str, threat: Threat) -> Ball:
-    if not isinstance(threat.ball, norm):
-        raise ValueError(f"{name} measures distance in {norm.__name__}: give --norm {norm.__name__.lower()}")
-    return threat.ball
-
-
-def transfer(threat: Threat, files: str) -> Transfer:
-    attack = PGD(threat.ball, CE(), threat.step, TRANSFER_STEPS, keep="last")
-    return Transfer(attack, tuple(threat.load(file) for file in files.split("+")))
-
-
-def corrupted(_: Threat, name: str, severity: str | None) -> Corrupted:
-    return Corrupted(Corruption(name, int(severity or 3)))
 
 
 N = r"([1-9]\d*)"
@@ -336,7 +282,7 @@ TABLE: tuple[Named, ...] = (
     Named(
         "transfer:FILE[+FILE]",
         "",
-        r"transfer:(.+)",
+        r"transfer:([^\[\]]+)",
         transfer,
         f"PGD-{TRANSFER_STEPS} crafted on other networks, each on what survived; takes MODEL's --arch, --mean, --std",
         "Tian et al. 2021",
@@ -369,6 +315,24 @@ TABLE: tuple[Named, ...] = (
         "Hendrycks & Dietterich 2019",
         "1 forward",
     ),
+    Named(
+        "A+B[+…]",
+        "fgsm+pgd2",
+        r"((?!transfer:)[^+]+(?:\+[^+]+)+)",
+        lambda threat, names: Cascade(tuple(named(name, threat) for name in names.split("+"))),
+        "several attacks as one, each on what survived those before it: the worst case of every image",
+        "",
+        "as its members, the later ones on survivors",
+    ),
+    Named(
+        "A[EPS]",
+        "pgd2[1/255]",
+        r"(transfer:[^\[]+|[^+\[]+)\[([^\[\]]+)\]",
+        lambda threat, name, eps: named(name, at_radius(threat, eps)),
+        "an attack at a radius of its own, with a step in proportion: several make a security curve",
+        "",
+        "as the attack",
+    ),
 )
 
 
@@ -382,13 +346,39 @@ def found(name: str) -> tuple[Named, tuple[str | None, ...]]:
     """The row of a name, and what the name says beyond it."""
     for row in TABLE:
         if match := re.fullmatch(row.pattern, name):
+            for part in members(row, match.groups()):
+                found(part)
             return row, match.groups()
     raise ValueError(f"there is no attack {name!r}: choose from {', '.join(row.spelling for row in TABLE)}")
+
+
+def members(row: Named, parts: tuple[str | None, ...]) -> list[str]:
+    """The names inside a name."""
+    if row.spelling == "A[EPS]":
+        return [parts[0] or ""]
+    return (parts[0] or "").split("+") if row.spelling == "A+B[+…]" else []
 
 
 def named_all(names: str, threat: Threat) -> tuple[tuple[str, Attack], ...]:
     """The attacks of a comma-separated list of names, each once."""
     return tuple((name, named(name, threat)) for name in listed(names))
+
+
+def over_radii(names: str, radii: Sequence[str], threat: Threat) -> str:
+    """The names with every attack that has a radius once for each of several: `pgd20` becomes `pgd20[2/255],…`."""
+    if len(radii) == 1:
+        return names
+    spelled = []
+    for name in listed(names):
+        several = [at_each(name, radius) for radius in radii]
+        moves = "[" not in name and named(several[0], threat) != named(several[-1], threat)
+        spelled += several if moves else [name]
+    return ",".join(spelled)
+
+
+def at_each(name: str, radius: str) -> str:
+    parts = [name] if name.startswith("transfer:") else name.split("+")
+    return "+".join(f"{part}[{radius}]" for part in parts)
 
 
 def listed(names: str) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """`leastwise audit`."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -7,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 from rich.console import Console
 
-from leastwise.commands.shared import Keep, Norm, Screen, chosen_device, loaded, numbers, sized, threat_of, use_data_dir
+from leastwise.commands.shared import (
+    Keep,
+    Norm,
+    Screen,
+    chosen_device,
+    loaded,
+    sized,
+    threat_of,
+    use_data_dir,
+)
+from leastwise.notation import numbers, seconds
 
 if TYPE_CHECKING:
     from leastwise.audit import Auditor
@@ -32,7 +43,7 @@ class Audit:
     attack: Annotated[str, tyro.conf.arg(metavar="LIST")] = "clean,pgd20,tpgd20"
     """names separated by commas; `leastwise list attacks` shows them"""
     eps: Annotated[str, tyro.conf.arg(metavar="EPS")] = "8/255"
-    """how far an attack may go, in pixel units of [0, 1]"""
+    """how far an attack may go, in pixel units of [0, 1]; several, separated by commas, make a security curve"""
     step: Annotated[str, tyro.conf.arg(metavar="STEP")] = ""
     """step size of iterative attacks; eps/4 unless given"""
     norm: Norm = "linf"
@@ -55,6 +66,10 @@ class Audit:
     """how attacks compute the network: the fastest equivalent form (auto), as it is given, or one of the others"""
     per_class: int = 0
     """audit only the first images of each class; 0 for all"""
+    only: Annotated[str, tyro.conf.arg(metavar="CLASSES")] = ""
+    """audit only these classes: names or numbers, separated by commas"""
+    time_budget: Annotated[str, tyro.conf.arg(metavar="TIME")] = ""
+    """90s, 20m, 2h: audit as many images, drawn at random, as fit, and say how many were left out"""
     seed: int = 0
     """seed of the attacks' random starts"""
     device: str = "auto"
@@ -63,17 +78,23 @@ class Audit:
     """processor threads; 0 leaves the choice to torch"""
     batch_size: int = 0
     """images attacked at a time; 0 for as many as a gigabyte holds, at most 1,000"""
+    save_adversarial: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """keep the attacked images, bit by bit, and say how many attacks survive in 8 bits"""
+    shard: int = 0
+    """images between two commits to disk, from where an interrupted audit goes on; 0 for ten batches, at most 1,000"""
     fresh: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """do it anew, and replace what --out holds"""
     out: Annotated[str, tyro.conf.arg(metavar="DIR")] = ""
     """where evidence and summary go; results/audit-KEY unless given"""
 
     def run(self) -> None:
-        threat = threat_of(self.norm, self.eps, self.step, self.keep)
+        radii = [radius.strip() for radius in self.eps.split(",")]
+        threat, *_ = (threat_of(self.norm, radius, self.step, self.keep) for radius in radii)
         mean, std = numbers(self.mean, "mean"), numbers(self.std, "std")
+        budget = seconds(self.time_budget)
         use_data_dir(self.data_dir)
         from leastwise import engine, evidence, report
-        from leastwise.attacks import Surrogate, listed, named_all, surrogate
+        from leastwise.attacks import Surrogate, listed, named_all, over_radii, surrogate
         from leastwise.audit import auditor as make_auditor
         from leastwise.data import read_groups
         from leastwise.models import resolve
@@ -83,6 +104,8 @@ class Audit:
         console = Screen()
         listed(self.attack)  # a misspelt name is found before the data are read
         data = engine.subset(loaded(console, sized(self.data, self.size)), self.per_class or None)
+        if self.only:
+            data = data.only([class_of(name.strip(), data.names) for name in self.only.split(",")])
         if self.groups:
             data = data.grouped(read_groups(Path(self.groups), data.names))
         device = chosen_device(self.device, self.threads)
@@ -94,10 +117,13 @@ class Audit:
             return surrogate(name, classifier(name).to(device))
 
         model = classifier(self.model)
-        conditions = named_all(self.attack, replace(threat, load=other))
-        auditor = make_auditor(model, data, conditions, self.seed, self.batch_size, device, self.force)
+        threat = replace(threat, load=other)
+        conditions = named_all(over_radii(self.attack, radii, threat), threat)
+        auditor = make_auditor(
+            model, data, conditions, self.seed, self.batch_size, device, self.force, self.shard, self.save_adversarial
+        )
         folder = Path(self.out or f"results/audit-{auditor.key[:8]}")
-        task = engine.audit_task(auditor, data, folder, FORMS.get(self.form))
+        task = engine.audit_task(auditor, data, folder, FORMS.get(self.form), budget)
         echo(console, self.model, self.data, auditor, data)
         if task.finished and not self.fresh:
             report.say(console, f"done before, in {task.folder} (--fresh does it anew)")
@@ -110,6 +136,11 @@ class Audit:
         report.print_classes(console, found, self.model)
         report.say(console, f"\n{report.headline(found)}")
         report.say(console, f"Evidence and summary: {task.folder}")
+
+
+def class_of(text: str, names: Sequence[str]) -> int | str:
+    """A class by its name, or else by its number."""
+    return int(text) if text.isdecimal() and text not in names else text
 
 
 def echo(console: Console, model: str, name: str, auditor: "Auditor", data: "Dataset") -> None:

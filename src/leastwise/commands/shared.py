@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 
+from leastwise.notation import number
+
 if TYPE_CHECKING:
     from leastwise.attacks import Threat
     from leastwise.data import Dataset
@@ -19,20 +21,6 @@ class Screen(Console):
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
-
-
-def number(text: str, name: str) -> float:
-    """`0.1`, `8/255`."""
-    above, slash, below = text.partition("/")
-    try:
-        return float(above) / float(below) if slash else float(above)
-    except (ValueError, ZeroDivisionError):
-        raise ValueError(f"{name} must be a number such as 0.1 or 8/255, but saw {text!r}") from None
-
-
-def numbers(text: str, name: str) -> tuple[float, ...]:
-    """`0.49,0.48,0.45`; nothing for an empty text."""
-    return tuple(number(part, name) for part in text.split(",")) if text else ()
 
 
 def threat_of(norm: str, eps: str, step: str, keep: Keep = "fooled") -> "Threat":

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import tyro
 
-from leastwise.commands.shared import Norm, Screen, chosen_device, numbers, sized, threat_of, use_data_dir
+from leastwise.commands.shared import Norm, Screen, chosen_device, sized, threat_of, use_data_dir
+from leastwise.notation import numbers
 
 
 @dataclass(frozen=True)

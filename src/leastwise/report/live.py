@@ -18,7 +18,7 @@ from rich.progress import (
 )
 
 from leastwise import train
-from leastwise.audit import Ready
+from leastwise.audit import Planned, Ready
 from leastwise.engine import Event
 from leastwise.frame import Tally
 from leastwise.objectives import Epoch
@@ -41,12 +41,28 @@ def progress(console: Console, label: str, names: Sequence[str]) -> Iterator[Cal
                 say(console, f"{label}: {epoch_text(event, names)}")
             elif isinstance(event, Ready):
                 say(console, f"{label}: attacks use the model {event.prepared}")
+            elif isinstance(event, Planned):
+                if plan := plan_text(event):
+                    say(console, f"{label}: {plan}")
             elif isinstance(event, train.Step):
                 show(event.fraction, f"epoch {event.epoch}")
             else:
                 show(event.fraction, f"{event.condition} {tally_text(event.so_far, names)}")
 
         yield watch
+
+
+def plan_text(plan: Planned) -> str:
+    """What the first of several shards says of the others."""
+    if plan.shards == 1:
+        return ""
+    said = f"{plan.shards} shards take about {duration(plan.seconds)}"
+    return said if plan.fit == plan.shards else f"{said}; the time budget is enough for {plan.fit} of them"
+
+
+def duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return f"{seconds:.0f} s" if seconds < 90 else f"{minutes} min" if minutes < 90 else f"{seconds / 3600:.1f} h"
 
 
 def epoch_text(seen: Epoch, names: Sequence[str]) -> str:

@@ -5,9 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from leastwise.attacks import NEVER
 from leastwise.data import Groups
 from leastwise.evidence import Evidence
 from leastwise.frame import ClassFrame
+from leastwise.masking import cautions
+from leastwise.report.curves import Curve, curves, nearest_mistakes
 from leastwise.statistics import CONFIDENCE, wilson
 
 SCHEMA = 1
@@ -21,12 +24,16 @@ def summary(evidence: Evidence) -> dict[str, Any]:
         "key": evidence.key,
         "classes": list(evidence.names),
         "interval": {"method": "wilson", "confidence": CONFIDENCE},
-        "warnings": list(evidence.cautions()),
+        "warnings": list(cautions(evidence)),
         "groups": {name: [evidence.names[c] for c in classes] for name, classes in evidence.groups},
         "conditions": {
-            name: condition(frame, row, evidence.groups) | grid(evidence, name)
+            name: condition(frame, row, evidence.groups)
+            | grid(evidence, name)
+            | in_8_bits(evidence, name)
+            | nearest(evidence, name)
             for row, name in enumerate(frame.conditions)
         },
+        "curves": {one.attack: curve(one) for one in curves(evidence)},
     }
 
 
@@ -66,6 +73,32 @@ def grid(evidence: Evidence, name: str) -> dict[str, Any]:
     return {"members": {member: condition(frame, 0) for member, frame in frames.items()}} if frames else {}
 
 
+def in_8_bits(evidence: Evidence, name: str) -> dict[str, Any]:
+    """What is right at the attacked points as images of 8 bits, if that was asked for."""
+    rounded = evidence.conditions[name].rounded
+    if not len(rounded) or rounded[0] == NEVER:
+        return {}
+    right = evidence.labels[rounded == evidence.labels]
+    n, correct = (np.bincount(some, minlength=evidence.k) for some in (evidence.labels, right))
+    return {"in_8_bits": {"n": n.tolist(), "correct": correct.tolist(), "overall": int(correct.sum()) / int(n.sum())}}
+
+
+def nearest(evidence: Evidence, name: str) -> dict[str, Any]:
+    """Median distances to the nearest mistake; null where most of a class survived."""
+    found = nearest_mistakes(evidence, name)
+    return {} if found is None else {"median_distance": [number(v) for v in found.tolist()]}
+
+
+def curve(one: Curve) -> dict[str, Any]:
+    return {
+        "eps": list(one.radii),
+        "conditions": list(one.conditions),
+        "accuracy": [[number(v) for v in row] for row in one.accuracy.tolist()],
+        "overall": [number(v) for v in one.overall.tolist()],
+        "half_lost_at": [number(v) for v in one.half.tolist()],
+    }
+
+
 def group(n: "np.ndarray", correct: "np.ndarray") -> dict[str, Any]:
     """The examples of all classes of a superclass together."""
     low, high = wilson(correct.sum(keepdims=True), n.sum(keepdims=True))
@@ -75,5 +108,5 @@ def group(n: "np.ndarray", correct: "np.ndarray") -> dict[str, Any]:
 
 
 def number(value: float) -> float | None:
-    """JSON has no NaN: what is missing is null."""
-    return None if math.isnan(value) else value
+    """JSON has no NaN and no infinity: what is missing is null."""
+    return value if math.isfinite(value) else None

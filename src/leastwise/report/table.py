@@ -9,6 +9,7 @@ from rich.text import Text
 
 from leastwise.evidence import Evidence
 from leastwise.frame import ClassFrame
+from leastwise.masking import cautions
 from leastwise.statistics import Paired, paired, wilson
 
 NAME_WIDTH = 20  # longer class names are folded
@@ -37,7 +38,7 @@ def print_classes(console: Console, evidence: Evidence, title: str) -> None:
         for number, member in enumerate(evidence.members(name)):
             frame = ClassFrame.of({name: evidence.against(name, number)}, evidence.names)
             say(console, f"{name}, {member}: {percent(frame.overall[0].item())}, worst {worst_cell(frame, 0)}")
-    for warning in evidence.cautions():
+    for warning in cautions(evidence):
         say(console, f"warning: {warning}", style="yellow")
 
 
