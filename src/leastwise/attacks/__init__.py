@@ -10,8 +10,9 @@ from leastwise.attacks.cw import CWL2, CWInf
 from leastwise.attacks.fab import FAB
 from leastwise.attacks.foreign import Foreign, from_art, from_foolbox
 from leastwise.attacks.goals import CE, DLR, KL, Goal, Margin, Match, Targeted, TargetedDLR, Toward
+from leastwise.attacks.makers import Threat
 from leastwise.attacks.minnorm import DDN, FMN, median_distance, survival
-from leastwise.attacks.named import TABLE, Threat, listed, named, named_all, over_radii
+from leastwise.attacks.named import TABLE, listed, named, named_all, over_radii
 from leastwise.attacks.nattack import NAttack
 from leastwise.attacks.pgd import PGD, Gaussian, Signs, Start, Uniform, Zero, fgsm, r_fgsm
 from leastwise.attacks.reach import Reach, reach

@@ -1,0 +1,151 @@
+"""Two models on the same images against statsmodels and by hand; groups of models with known components."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from statsmodels.stats.contingency_tables import mcnemar
+from statsmodels.stats.multitest import multipletests
+
+from leastwise.statistics import agreement, class_groups, class_wise, dominated, groups, paired
+
+
+def arrays(gained: int, lost: int, n: int) -> tuple["np.ndarray", "np.ndarray"]:
+    a, b = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
+    b[:gained] = True
+    a[gained : gained + lost] = True
+    both = slice(gained + lost, gained + lost + (n - gained - lost) // 2)
+    a[both] = b[both] = True
+    return a, b
+
+
+@pytest.mark.parametrize(("gained", "lost", "n"), [(0, 0, 10), (5, 0, 20), (30, 12, 200), (12, 30, 200), (7, 7, 50)])
+def test_paired_difference_and_exact_mcnemar(gained: int, lost: int, n: int) -> None:
+    a, b = arrays(gained, lost, n)
+    found = paired(a, b)
+    assert (found.n, found.gained, found.lost) == (n, gained, lost)
+    assert found.difference == pytest.approx(b.mean() - a.mean())
+    table = [[(a & b).sum(), lost], [gained, (~a & ~b).sum()]]
+    assert found.p == pytest.approx(mcnemar(table, exact=True).pvalue if gained + lost else 1.0)
+    assert -1 <= found.low <= found.difference <= found.high <= 1
+
+
+def test_paired_interval_by_hand() -> None:
+    """n = 200, 30 gained, 12 lost: (31 - 13)/202 ± 1.959964·sqrt((31/202 + 13/202 - (18/202)²)/202)."""
+    found = paired(*arrays(30, 12, 200))
+    assert (found.low, found.high) == pytest.approx((0.025931, 0.152287), abs=1e-5)
+
+
+def test_paired_interval_covers_the_true_difference() -> None:
+    rng = np.random.default_rng(0)
+    for p_gain, p_loss in ((0.3, 0.02), (0.05, 0.05), (0.9, 0.0)):
+        kinds = rng.multinomial(200, [p_gain, p_loss, 1 - p_gain - p_loss], size=2000)
+        inside = 0
+        for gained, lost, _ in kinds:
+            found = paired(*arrays(gained, lost, 200))
+            inside += found.low <= p_gain - p_loss <= found.high
+        assert inside / len(kinds) > 0.94
+
+
+@pytest.mark.parametrize("disagreement", [0.02, 0.2, 0.6])
+def test_mcnemar_keeps_its_level(disagreement: float) -> None:
+    """Summed over all outcomes, not simulated."""
+    n, level = 100, 0.0
+    for m in range(n + 1):
+        gained = np.arange(m + 1)
+        p = [paired(*arrays(int(g), int(m - g), n)).p for g in gained]
+        level += stats.binom.pmf(m, n, disagreement) * stats.binom.pmf(gained, m, 0.5)[np.array(p) <= 0.05].sum()
+    assert level <= 0.05
+
+
+def test_class_wise_is_paired_class_by_class_with_holm() -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 4, 500)
+    labels[labels == 2] = 3  # class 2 has no images
+    a = rng.random(500) < 0.4
+    b = rng.random(500) < 0.4 + 0.1 * (labels == 3) + 0.3 * (labels == 0)
+    found = class_wise(a, b, labels, 5)
+    assert found.classes[2] is None and found.classes[4] is None and np.isnan(found.adjusted[[2, 4]]).all()
+    present = [0, 1, 3]
+    for c in present:
+        assert found.classes[c] == paired(a[labels == c], b[labels == c])
+    expected = multipletests([found.classes[c].p for c in present], method="holm")[1]
+    assert found.adjusted[present].tolist() == pytest.approx(expected.tolist())
+
+
+def models(
+    rng: "np.random.Generator", count: int, base: float, training: float, image: "np.ndarray"
+) -> list["np.ndarray"]:
+    """Hits of models whose skill varies between trainings on images of varying difficulty."""
+    z = base + training * rng.normal(size=(count, 1)) + image
+    return list(rng.random((count, len(image))) < 1 / (1 + np.exp(-z)))
+
+
+def mean_accuracy(base: float, training: float, image: float) -> float:
+    z = base + np.sqrt(training**2 + image**2) * stats.norm.ppf((np.arange(20000) + 0.5) / 20000)
+    return float((1 / (1 + np.exp(-z))).mean())
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "n", "training", "image"),
+    [(3, 3, 500, 0.2, 2.0), (3, 3, 500, 0.0, 2.0), (3, 3, 500, 0.5, 0.1), (1, 3, 300, 0.3, 1.0), (1, 1, 500, 0.0, 2.0)],
+)
+def test_group_intervals_cover_new_trainings_and_new_images(
+    a: int, b: int, n: int, training: float, image: float
+) -> None:
+    rng = np.random.default_rng(0)
+    true = mean_accuracy(-0.2, training, image) - mean_accuracy(-0.6, training, image)
+    inside = []
+    for _ in range(500):
+        difficulty = image * rng.normal(size=n)
+        found = groups(models(rng, a, -0.6, training, difficulty), models(rng, b, -0.2, training, difficulty))
+        inside.append(found.low <= true <= found.high)
+    assert np.mean(inside) >= 0.94
+
+
+def test_training_spread_is_told_from_test_noise() -> None:
+    """Images alike, accuracy 0.5, skill of SD 0.2 on the logit: SD 0.2/4 between trainings; the rest is binomial."""
+    rng = np.random.default_rng(0)
+    found = [
+        groups(models(rng, 4, 0.0, 0.2, np.zeros(400)), models(rng, 4, 0.0, 0.0, np.zeros(400))) for _ in range(300)
+    ]
+    assert np.sqrt(np.mean([f.training_a**2 for f in found])) == pytest.approx(0.05, rel=0.07)
+    assert np.sqrt(np.mean([f.training_b**2 for f in found])) < 0.02  # of 0.025 that images make without training
+    assert np.mean([f.test for f in found]) == pytest.approx(np.sqrt(2 * 0.25 / 4 / 400), rel=0.03)
+
+
+def test_one_model_a_side_is_the_paired_t_interval() -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.random((2, 60)) < 0.5
+    found = groups([a], [b])
+    low, high = stats.ttest_rel(b.astype(float), a.astype(float)).confidence_interval(0.95)
+    assert (found.low, found.high, found.freedom) == pytest.approx((low, high, 59))
+    assert np.isnan([found.training_a, found.training_b]).all()
+
+
+def test_groups_class_by_class_and_refusals() -> None:
+    rng = np.random.default_rng(0)
+    hits, labels = rng.random((5, 40)) < 0.5, np.repeat([0, 2], 20)
+    found = class_groups(list(hits[:2]), list(hits[2:]), labels, 3)
+    assert found[1] is None and found[0] == groups(list(hits[:2, :20]), list(hits[2:, :20]))
+    single = groups([hits[0, :1]], [hits[1, :1]])
+    assert single.n == 1 and np.isnan([single.low, single.high]).all()
+    with pytest.raises(ValueError, match="40 and 20 images: compare results on the same images"):
+        groups([hits[0]], [hits[1, :20]])
+    with pytest.raises(ValueError, match="at least one result on each side"):
+        groups([], [hits[0]])
+
+
+def test_p22_agreement_equals_scipy_and_leaves_out_missing_classes() -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.random((2, 9)).round(1)  # rounded: with ties
+    missing = np.append(a, np.nan), np.append(b, 0.3)
+    for found in (agreement(a, b), agreement(*missing)):
+        expected = [f(a, b).statistic for f in (stats.kendalltau, stats.spearmanr, stats.pearsonr)]
+        assert [found.kendall, found.spearman, found.cosine] == pytest.approx(expected) and found.classes == 9
+    assert np.isnan(agreement(np.full(3, 0.5), np.array([0.1, 0.2, 0.3])).cosine)
+
+
+def test_dominated_models() -> None:
+    """Clean, robust, worst: the first beats the second and equals the third; the fourth gives up clean for worst."""
+    scores = np.array([[0.8, 0.5, 0.3], [0.8, 0.5, 0.2], [0.8, 0.5, 0.3], [0.7, 0.5, 0.4]])
+    assert dominated(scores).tolist() == [False, True, False, False]
