@@ -34,8 +34,8 @@ class ClassWise:
 def paired(a: "np.ndarray", b: "np.ndarray", confidence: float = CONFIDENCE) -> Paired:
     """Compare which of the same images A and B get right (boolean arrays).
 
-    The interval is Bonett and Price's adjusted Wald interval for paired proportions (Statistics in
-    Medicine 2012): one imaginary image is added to each kind of disagreement.
+    The interval is Bonett and Price's adjusted Wald interval for paired proportions (Journal of Educational and
+    Behavioral Statistics 2012): one imaginary image is added to each kind of disagreement.
     """
     n, gained, lost = len(a), int((b & ~a).sum()), int((a & ~b).sum())
     z = ndtri((1 + confidence) / 2)
