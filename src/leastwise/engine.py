@@ -170,7 +170,7 @@ def attack_shards(
     watch: Watch,
 ) -> int:
     """Every condition on one shard after the other; what is in the ledger is not done again. How many were done."""
-    begun = time.monotonic()
+    begun, took = time.monotonic(), 0.0
     names = [name for name, _ in auditor.recipe.conditions]
     shards = auditor.shards(data)
     so_far = {name: Tally.empty(data.k) for name in names}
@@ -190,10 +190,11 @@ def attack_shards(
                 one = auditor.evidence(data.where(positions), {name: found})
                 done.commit(piece_name(i, c), one.to_bytes(), time.monotonic() - start)
             so_far[name] = before + audits.tallied(data, positions, found)
-        spent = time.monotonic() - begun
-        fit = len(shards) if budget is None else max(1, min(len(shards), int(budget / (spent / (i + 1)))))
+        took += sum(done.seconds(piece_name(i, c)) for c in range(len(names)))  # in this run or in an earlier one
+        each, left = took / (i + 1), np.inf if budget is None else budget - (time.monotonic() - begun)
+        fit = i + 1 + int(min(len(shards) - i - 1, max(0.0, left / max(each, 1e-9))))
         if i == 0:
-            watch(audits.Planned(len(shards), fit, spent * len(shards)))
+            watch(audits.Planned(len(shards), fit, each * len(shards)))
         if i + 1 >= fit:
             return i + 1
     return len(shards)
