@@ -217,7 +217,13 @@ def test_ctrl_c_exits_130_cleanly_and_the_same_command_goes_on(tmp_path: Path) -
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130 and "Traceback" not in errors and "interrupted" in errors
-    assert {p.name for p in (tmp_path / "t").iterdir()} == {"epochs.jsonl", "recipe.json", "resume.pt"}
+    assert {p.name for p in (tmp_path / "t").iterdir()} == {
+        "best.pt",
+        "epochs.jsonl",
+        "manifest.json",
+        "recipe.json",
+        "resume.pt",
+    }
     done = torch.load(tmp_path / "t" / "resume.pt", weights_only=True)["seen"]["number"]
     assert 1 <= done < 8
     again = leastwise(*arguments, cwd=tmp_path)
