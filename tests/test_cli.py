@@ -224,10 +224,10 @@ def test_ctrl_c_exits_130_cleanly_and_the_same_command_goes_on(tmp_path: Path) -
         "recipe.json",
         "resume.pt",
     }
-    done = torch.load(tmp_path / "t" / "resume.pt", weights_only=True)["seen"]["number"]
+    done = torch.load(tmp_path / "t" / "resume.pt", weights_only=True)["finished"]
     assert 1 <= done < 8
     again = leastwise(*arguments, cwd=tmp_path)
-    assert again.returncode == 0 and f"epoch {done + 1}," in again.stdout and f"epoch {done}," not in again.stdout
+    assert again.returncode == 0 and f"epoch {done + 1}/8" in again.stdout and f"epoch {done}/8" not in again.stdout
     assert (tmp_path / "t" / "model.pt").is_file()
 
 

@@ -33,7 +33,7 @@ class FairWeighting:
     def update(self, s: State, seen: Epoch) -> State:
         tally = (seen.valid if self.on == "valid" and seen.valid is not None else seen.train).attacked
         above = tally.accuracy > tally.overall  # NaN, a class without examples, is not above
-        return {"weight": (s["weight"] + torch.where(above, -self.alpha, self.alpha)).clamp_min(self.floor)}
+        return {"weight": (s["weight"] + self.alpha * (1 - 2 * above.double())).clamp_min(self.floor)}
 
 
 @dataclass(frozen=True)
