@@ -35,7 +35,9 @@ def terms_of(objective: Objective, model: nn.Module, n: int = B) -> Terms:
     return objective.loss(model, x, y, crafted)
 
 
-def under(objective: Objective, policy: Policy, model: nn.Module, state: dict[str, torch.Tensor] | None = None) -> Terms:
+def under(
+    objective: Objective, policy: Policy, model: nn.Module, state: dict[str, torch.Tensor] | None = None
+) -> Terms:
     """The loss of a batch under one policy; `state` replaces parts of its first state."""
     x, y, noise = batch()
     s = {**policy.init(torch.bincount(y, minlength=K)), **(state or {})}
@@ -55,7 +57,9 @@ def agree(a: LossAndGradient, b: LossAndGradient, factor: float = 1.0, rtol: flo
     return all(torch.allclose(p, factor * q, rtol=rtol, atol=1e-13) for p, q in pairs)
 
 
-def blobs(sizes: tuple[int, ...], seed: int = 0, spread: float = 40.0, shape: tuple[int, int, int] = (1, 4, 4)) -> Dataset:
+def blobs(
+    sizes: tuple[int, ...], seed: int = 0, spread: float = 40.0, shape: tuple[int, int, int] = (1, 4, 4)
+) -> Dataset:
     """Classes around one bright pixel pattern each; a class with a larger number lies nearer to its neighbours."""
     rng = np.random.default_rng(seed)
     centres = rng.uniform(60, 190, (len(sizes), *shape))

@@ -77,7 +77,7 @@ def test_p6_both_forms_of_me_trades_agree_in_value_and_gradient() -> None:
 
 
 def test_p19_detaching_the_clean_branch_would_remove_the_entropy_gradient() -> None:
-    """The regression that methods.md T12 warns of: what a detached p(x) loses is -λH(p) - λΣ p log p', p' held fixed."""
+    """What a detached p(x) would lose is exactly the gradient of -λH(p) - λΣ p log p' with p' held fixed."""
     model = fresh()
     terms = terms_of(TRADES(ON_KL, beta=6.0), model)
     clean = terms.clean.detach().requires_grad_()

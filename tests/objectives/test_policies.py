@@ -62,7 +62,11 @@ def seen_with(
     confusion[0] = 0
     confusion[0, 0], confusion[0, 1] = right[0], n - right[0]
     seen = replace(
-        Seen.empty(k), clean=Tally(counts, natural), robust=Tally(counts, right), confusion=confusion, loss=vector(*range(k))
+        Seen.empty(k),
+        clean=Tally(counts, natural),
+        robust=Tally(counts, right),
+        confusion=confusion,
+        loss=vector(*range(k)),
     )
     return Epoch(number, of, 0.1, seen, seen)
 
@@ -159,7 +163,12 @@ def test_p8_frl_projection_and_weights() -> None:
         assert torch.equal(p.argsort(stable=True)[(phi > 0).logical_not().sum() :], phi.argsort()[(phi <= 0).sum() :])
         assert weights(phi).sum().item() == pytest.approx(1)
     factors = radii(torch.linspace(-2, 2, 41, dtype=torch.float64), 3.0)
-    assert factors.min() == 0.98 and factors.max() == 3.0 and (factors.diff() >= 0).all() and factors[20].item() == pytest.approx(1)
+    assert (
+        factors.min() == 0.98
+        and factors.max() == 3.0
+        and (factors.diff() >= 0).all()
+        and factors[20].item() == pytest.approx(1)
+    )
 
 
 def test_frl_one_update_by_hand_and_the_signs_of_its_multipliers() -> None:
@@ -254,7 +263,9 @@ def test_dafa_waits_for_its_warm_up_and_then_stays() -> None:
     ours, plain = under(TRADES(ON_KL), replace(policy, scale=0.0), model, dict(s)), None
     plain = replace(TRADES(ON_KL), attack=attack)
     terms = terms_of(plain, model)
-    assert torch.allclose(ours.label, s["weight"][y] * terms.label) and torch.allclose(ours.divergence, terms.divergence)
+    assert torch.allclose(ours.label, s["weight"][y] * terms.label) and torch.allclose(
+        ours.divergence, terms.divergence
+    )
 
 
 def test_p20_wat_without_a_rate_is_a_multiple_of_trades() -> None:
@@ -300,7 +311,10 @@ def test_faals_closed_form_against_a_general_solver(radius: float) -> None:
 
 def test_p20_faal_of_radius_zero_is_uniform_and_larger_ones_favour_small_margins() -> None:
     gain = vector(-0.5, 0.3, -0.1, 0.0, -0.9)
-    assert worst_weights(gain, 0.0).tolist() == [0.2] * K and worst_weights(torch.zeros(K).double(), 0.5).tolist() == [0.2] * K
+    assert (
+        worst_weights(gain, 0.0).tolist() == [0.2] * K
+        and worst_weights(torch.zeros(K).double(), 0.5).tolist() == [0.2] * K
+    )
     model = fresh()
     _, y, _ = batch()
     ours, plain = under(PGDAT(ON_CE), FAAL(), model), terms_of(PGDAT(ON_CE), model)
@@ -330,7 +344,9 @@ def test_the_confusion_regulariser_by_hand() -> None:
     assert m.diagonal().sum() == 0 and m.sum(1).tolist() == [1, 1, 1, 1, 0] and m[1, 0] == 1
     _, y, _ = batch()
     ours, plain = under(Standard(), policy, model, dict(s)), terms_of(Standard(), model)
-    extra = torch.stack([sum(m[t, j] * p[j] for j in range(K)) for t, p in zip(y.tolist(), plain.clean.softmax(1), strict=True)])
+    extra = torch.stack(
+        [sum(m[t, j] * p[j] for j in range(K)) for t, p in zip(y.tolist(), plain.clean.softmax(1), strict=True)]
+    )
     assert torch.allclose(ours.per_example, plain.per_example + 2 * extra)
 
 

@@ -58,7 +58,13 @@ def test_p9_fawa_with_threshold_zero_is_ema_and_above_one_never_begins() -> None
     values, tails = [3.0, 1.0, 4.0, 1.0, 5.0], [0.1, 0.3, 0.2, 0.4, 0.2]
     assert run(FAWA(0.85, threshold=0.0, start=0.0), values, tails) == run(EMA(0.85, start=0.0), values, tails)
     assert run(FAWA(0.85, threshold=1.1, start=0.0), values, tails) == [None] * 5
-    assert run(FAWA(0.0, threshold=0.25, start=0.0), values, tails) == [None, 1.0, 1.0, 1.0, 1.0]  # the last that passed
+    assert run(FAWA(0.0, threshold=0.25, start=0.0), values, tails) == [
+        None,
+        1.0,
+        1.0,
+        1.0,
+        1.0,
+    ]  # the last that passed
     assert run(FAWA(1.0, threshold=0.0, start=0.0), values, tails) == [3.0] * 5  # frozen
 
 
@@ -121,7 +127,7 @@ def test_awp_of_zero_is_the_method_and_its_gradient_falls_on_the_weights() -> No
 
 def test_awp_leaves_batchnorm_alone_on_its_way_up() -> None:
     model = fresh("small")
-    x, y, noise = batch()
+    x, y, _ = batch()
     objective = PGDAT(ON_CE)
     buffers = [b.clone() for b in model.buffers()]
     AWP().perturbed(model, lambda at: objective.loss(at, x, y, x).per_example.mean(), lambda tensors: None)

@@ -49,6 +49,7 @@ class Step(NamedTuple):
 
     epoch: int
     fraction: float  # of the whole training
+    loss: float  # mean over the batch
 
 
 Watch = Callable[[Step], None]
@@ -133,17 +134,16 @@ class Loop:
         )
         if min(piece.size for piece in batches) < self.ranks.size:
             raise ValueError(f"batches need at least one image for each of {self.ranks.size} processes: enlarge them")
-        seen, rate = begin.partial, 0.0
+        seen, rate, total = begin.partial, 0.0, training.epochs * len(batches)
         self.model.train()
         for place in range(begin.batch, len(batches)):
             done = number * len(batches) + place
-            rate = training.schedule.rate((done + 1) / (training.epochs * len(batches) + 1))
-            seen = seen + self.step(
-                batches[place], policies, rate, number, done, done / (training.epochs * len(batches))
-            )
+            rate = training.schedule.rate((done + 1) / (total + 1))
+            new, loss = self.step(batches[place], policies, rate, number, done, done / total)
+            seen = seen + new
             if training.averaging is not None and training.averaging.every == "step":
-                self.move_average((done + 1) / (training.epochs * len(batches)), begin.tails)
-            self.watch(Step(number + 1, (done + 1) / (training.epochs * len(batches))))
+                self.move_average((done + 1) / total, begin.tails)
+            self.watch(Step(number + 1, (done + 1) / total, loss))
             if self.ranks.size == 1 and place + 1 < len(batches) and self.pause():
                 yield replace(
                     begin, batch=place + 1, partial=seen, optimiser=self.optimiser_state(), average=clone(self.average),
@@ -178,8 +178,10 @@ class Loop:
             seen, number, 0, empty, states, self.optimiser_state(), clone(self.average), self.averaged, tails
         )
 
-    def step(self, whole: Piece, policies: Any, rate: float, epoch: int, number: int, progress: float) -> Seen:
-        """One update of the weights."""
+    def step(
+        self, whole: Piece, policies: Any, rate: float, epoch: int, number: int, progress: float
+    ) -> tuple[Seen, float]:
+        """One update of the weights: what it saw of the labelled images, and the mean loss of this process."""
         piece = whole.part(self.ranks)
         x, y, ids = Batch(*(part.to(self.device) for part in piece.images(self.data, self.extra)))
         noise = Noise(self.training.seed, torch.from_numpy(piece.noise_ids).to(self.device), "/train", epoch)
@@ -212,7 +214,7 @@ class Loop:
         self.optimiser.step()
         clip_gates(self.model)
         self.ranks.average_statistics(self.model)
-        return Seen.of(first_rows(terms, len(piece.rows)), y[: len(piece.rows)], self.data.k)
+        return Seen.of(first_rows(terms, len(piece.rows)), y[: len(piece.rows)], self.data.k), mean.item()
 
     def crafted(self, objective: Any, x: Tensor, y: Tensor, noise: Noise) -> Any:
         if objective.attack is None or self.training.craft == "train":
