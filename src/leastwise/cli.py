@@ -18,6 +18,7 @@ VERBS = {
     "demo": "train and audit two networks on the embedded data: the whole story in three minutes",
     "audit": "attack a classifier and report every class, with intervals",
     "train": "train a network and write a checkpoint",
+    "calibrate": "lift the worst class of a trained network with an offset per logit",
     "data": "list, fetch, verify and look at data sets",
     "list": "the attacks, data sets, methods and models that have names",
 }
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     verb, *rest = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
         if verb in ("-h", "--help"):
-            print(OVERVIEW.format(verbs="\n".join(f"  {verb:7} {about}" for verb, about in VERBS.items())))
+            print(OVERVIEW.format(verbs="\n".join(f"  {verb:9} {about}" for verb, about in VERBS.items())))
         elif verb == "--version":
             from leastwise import __version__
 

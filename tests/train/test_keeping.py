@@ -16,9 +16,8 @@ from leastwise import engine
 from leastwise.data import load
 from leastwise.data.arrays import save_npz
 from leastwise.models import Form, load_checkpoint
-from leastwise.objectives import CFA, EMA, PGDAT, Constant, OneCycle, Standard
+from leastwise.objectives import CFA, EMA, PGDAT, Constant, Epoch, OneCycle, Standard
 from leastwise.plan import Train
-from leastwise.objectives import Epoch
 from leastwise.train import Step, Training, Validation, keeping
 from tests.objectives.given import ON_CE
 
@@ -41,9 +40,7 @@ engine.task(HEAVY, Path(sys.argv[1]), threads=1).run(watch)
 HEAVY = Train(
     "fashion-mini",
     "small",
-    Training(
-        PGDAT(ON_CE), 3, 25, OneCycle(0.1), policies=(CFA(),), averaging=EMA(start=0.0), validation=Validation(2)
-    ),
+    Training(PGDAT(ON_CE), 3, 25, OneCycle(0.1), policies=(CFA(),), averaging=EMA(start=0.0), validation=Validation(2)),
     per_class=12,
 )
 
@@ -104,7 +101,7 @@ def test_other_threads_or_another_form_are_refused_on_going_on(tmp_path: Path) -
     assert kept["threads"] == 1 and kept["form"]["folded"] and kept["processes"] == 1
     with pytest.raises(ValueError, match="began with threads 1 and would not end with the same weights with 2"):
         engine.task(JOB, tmp_path, threads=2).run()
-    with pytest.raises(ValueError, match="began with form BatchNorm folded and .* with channels last"):
+    with pytest.raises(ValueError, match=r"began with form BatchNorm folded, channels last and .* with channels last"):
         engine.task(JOB, tmp_path, form=Form(channels_last=True)).run()
     assert engine.task(JOB, tmp_path).run().is_file()  # without a wish, what was written down
     assert torch.get_num_threads() == 1

@@ -32,7 +32,8 @@ for snapshot in fit(model, data, training, ranks=ranks):
         counts = (side.clean.correct, side.robust.correct, side.confusion)
         lines.append([c.tolist() for c in counts])
 states = [{name: value.tolist() for name, value in state.items()} for state in snapshot.states]
-found = {"counts": lines, "weights": [p.detach().flatten().tolist() for p in model.state_dict().values()], "states": states}
+weights = [p.detach().flatten().tolist() for p in model.state_dict().values()]
+found = {"counts": lines, "weights": weights, "states": states}
 open(f"{sys.argv[1]}/{ranks.size}-{ranks.rank}.json", "w").write(json.dumps(found))
 """
 
@@ -42,7 +43,9 @@ def started(folder: Path, processes: int, arch: str) -> None:
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     alone = [sys.executable, str(folder / "work.py"), str(folder), arch]
     group = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", *alone[1:]]
-    done = subprocess.run(alone if processes == 1 else group, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        alone if processes == 1 else group, env=environment, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -6,9 +6,17 @@ torch is imported inside `run`, so that asking a verb for help does not wait for
 from typing import Any
 
 from leastwise.commands.audit import Audit
+from leastwise.commands.calibrate import Calibrate
 from leastwise.commands.data import Data
 from leastwise.commands.demo import Demo
 from leastwise.commands.listing import List
 from leastwise.commands.train import Train
 
-COMMANDS: dict[str, Any] = {"demo": Demo, "audit": Audit, "train": Train, "data": Data, "list": List}
+COMMANDS: dict[str, Any] = {
+    "demo": Demo,
+    "audit": Audit,
+    "train": Train,
+    "calibrate": Calibrate,
+    "data": Data,
+    "list": List,
+}

@@ -25,7 +25,7 @@ from leastwise.frame import Tally
 from leastwise.models import Classifier, Form, read_torch, save_checkpoint, write_torch
 from leastwise.objectives import Epoch, Seen
 from leastwise.store import write_atomic, write_json
-from leastwise.train.loop import Snapshot, Step, fit
+from leastwise.train.loop import FOLDED, Snapshot, Step, fit
 from leastwise.train.ranks import Ranks
 from leastwise.train.training import Training, score
 
@@ -87,7 +87,7 @@ class Course:
         except (OSError, ValueError):
             kept = None
         if kept is None or not (self.folder / RESUME).exists():
-            form = self.form or Form(folded=True)
+            form = self.form or FOLDED
             if self.threads:
                 torch.set_num_threads(self.threads)
             chosen = {"threads": torch.get_num_threads(), "form": asdict(form), "processes": self.ranks.size}
