@@ -21,8 +21,8 @@ from leastwise.train.ranks import ALONE, Ranks
 from leastwise.train.sampling import Piece, pieces
 from leastwise.train.training import Training
 
-# The fastest for attacks on every network with BatchNorm that was tried (`make bench-prepare`), so no trial by the clock
-# decides: one recipe gives the same bits every time.
+# The fastest for attacks on all networks with BatchNorm that were tried (`make bench-prepare`). No trial by the clock
+# decides here: one recipe gives the same bits every time.
 FOLDED = Form(folded=True, channels_last=True)
 
 
