@@ -6,9 +6,25 @@ torch is imported inside `run`, so that asking a verb for help does not wait for
 from typing import Any
 
 from leastwise.commands.audit import Audit
+from leastwise.commands.compare import Compare
 from leastwise.commands.data import Data
 from leastwise.commands.demo import Demo
+from leastwise.commands.gate import Gate
 from leastwise.commands.listing import List
+from leastwise.commands.power import Power
+from leastwise.commands.race import Race
+from leastwise.commands.report import Report
 from leastwise.commands.train import Train
 
-COMMANDS: dict[str, Any] = {"demo": Demo, "audit": Audit, "train": Train, "data": Data, "list": List}
+COMMANDS: dict[str, Any] = {
+    "demo": Demo,
+    "audit": Audit,
+    "report": Report,
+    "compare": Compare,
+    "race": Race,
+    "gate": Gate,
+    "power": Power,
+    "train": Train,
+    "data": Data,
+    "list": List,
+}

@@ -12,6 +12,7 @@ from leastwise.report import charts
 from leastwise.report.changes import Change
 from leastwise.report.charts import Bar, Difference, Line, Spec
 from leastwise.report.curves import Curve, clean
+from leastwise.report.fairness import confusion
 from leastwise.report.heat import heat
 from leastwise.statistics import wilson
 
@@ -136,13 +137,6 @@ def deviation_figures(evidence: Evidence, conditions: Sequence[str], order: Sequ
         told = f"from {min(deviation[c] for c in order):+.1f} to {max(deviation[c] for c in order):+.1f} points"
         made.append(Figure(condition, told.replace("-", "−"), charts.deviations(shortened(rows), about)))
     return made
-
-
-def confusion(evidence: Evidence, condition: str) -> Matrix:
-    """Counts of images by true and predicted class."""
-    k = evidence.k
-    where = evidence.labels.astype(np.int64) * k + evidence.conditions[condition].predicted
-    return np.bincount(where, minlength=k * k).reshape(k, k).astype(np.float64)
 
 
 def top_pairs(evidence: Evidence, condition: str) -> list[Pair]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from leastwise.evidence import FEW, Evidence
+from leastwise.report.table import percent, pick, span
 from leastwise.statistics import (
     ClassCounts,
     PerClass,
@@ -79,6 +80,14 @@ def remarks(found: Finding) -> tuple[str, ...]:
             f"the differences between the classes are within what chance makes of equal ones (p = {found.same:.2f})"
         )
     return tuple(f"{text[:1].upper()}{text[1:]}." for text in said)
+
+
+def told(evidence: Evidence) -> tuple[str, ...]:
+    """What the terminal adds to the headline: the worst class without bad luck, and how sure it is."""
+    found = finding(evidence, pick(evidence).condition)
+    worst = found.worst
+    corrected = f"{percent(worst.corrected)} % {span(worst.low, worst.high)}"
+    return (f"The lowest of many measurements is partly bad luck; corrected for it: {corrected}.", *remarks(found))
 
 
 def shown(probability: float) -> str:
