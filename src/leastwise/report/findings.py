@@ -70,11 +70,14 @@ def finding(evidence: Evidence, condition: str) -> Finding:
 def remarks(found: Finding) -> tuple[str, ...]:
     """Sentences on how sure the worst class is, and whether the classes differ at all."""
     candidates = found.candidates
-    chance = found.probability[candidates[0]]
-    said = [f"{found.names[candidates[0]]} is the worst class with probability {shown(chance)}"]
-    if len(candidates) > 1:
-        others = ", ".join(f"{found.names[c]} {shown(found.probability[c])}" for c in candidates[1 : 1 + FEW])
-        said[0] += f"; it may also be {others}{', …' if len(candidates) > 1 + FEW else ''}"
+    likely = [f"{found.names[c]} {shown(found.probability[c])}" for c in candidates]
+    if len(candidates) == 1:
+        first = candidates[0]
+        said = [f"{found.names[first]} is the worst class with probability {shown(found.probability[first])}"]
+    elif len(candidates) <= FEW:
+        said = [f"which class is the worst is open: {', '.join(likely)}"]
+    else:
+        said = [f"which class is the worst is open: {len(candidates)} classes hold it with probability 95 %"]
     if found.same >= 0.05:
         said.append(
             f"the differences between the classes are within what chance makes of equal ones (p = {found.same:.2f})"
