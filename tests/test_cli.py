@@ -55,7 +55,10 @@ def test_help_of_a_verb_does_not_import_torch(verb: str) -> None:
 
 BAD = {
     "unknown verb": (["audti", "x"], "there is no verb 'audti': did you mean audit?"),
-    "unknown word": (["banana"], "there is no verb 'banana': choose demo, audit, train, calibrate, data, list"),
+    "unknown word": (
+        ["banana"],
+        "'banana': choose demo, audit, report, compare, race, gate, power, train, calibrate, data, list",
+    ),
     "no model": (["audit"], "MODEL"),
     "unknown option": (["audit", "MODEL", "--epps", "1"], "did you mean --eps?"),
     "bad choice": (["audit", "MODEL", "--norm", "l3"], "invalid choice 'l3'"),

@@ -70,8 +70,18 @@ def test_links_between_pages_lead_somewhere() -> None:
             assert target.startswith("https://") or (page.parent / target).exists(), f"{page}: {target}"
 
 
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+def test_examples_are_short() -> None:
+    assert len(EXAMPLES) >= 5 and all(len(path.read_text().splitlines()) < 40 for path in EXAMPLES)
+
+
 @pytest.mark.medium
-def test_the_example_for_ones_own_model_runs(tmp_path: Path) -> None:
-    example = ROOT / "examples" / "audit_my_model.py"
-    arguments = ["audit", f"{example}:build", "--attack", "clean", "--per-class", "2"]
-    run([sys.executable, "-m", "leastwise", *arguments], tmp_path)
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_run(path: Path, tmp_path: Path) -> None:
+    if "__main__" in path.read_text():
+        run([sys.executable, str(path)], tmp_path)
+    else:
+        arguments = ["audit", f"{path}:build", "--attack", "clean", "--per-class", "2"]
+        run([sys.executable, "-m", "leastwise", *arguments], tmp_path)

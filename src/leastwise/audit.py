@@ -1,5 +1,6 @@
 """audit(model, data, conditions) -> Evidence: run every condition on every example and write down what happened."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -9,6 +10,7 @@ import torch
 from torch import nn
 
 from leastwise.attacks import BROKEN, Attack, Clean, Outcome, notes, uses_gradients
+from leastwise.attacks.cost import most_passes
 from leastwise.data import Batch, Dataset
 from leastwise.evidence import Evidence, Record, join, record
 from leastwise.frame import Tally
@@ -43,6 +45,12 @@ class Ready(NamedTuple):
     prepared: Prepared
 
 
+class AtMost(NamedTuple):
+    """Before the first shard: how long all of it takes if no image falls early; None if an attack's cost is unknown."""
+
+    seconds: float | None
+
+
 class Planned(NamedTuple):
     """After the first shard: how long all of it takes, and how much of it fits into the time there is."""
 
@@ -59,7 +67,7 @@ class Step(NamedTuple):
     so_far: Tally  # all batches of this condition
 
 
-Watch = Callable[[Ready | Planned | Step], None]
+Watch = Callable[[Ready | AtMost | Planned | Step], None]
 Kept = Callable[[int, Labels, Images], None]  # number of the batch in its shard, ids, attacked images
 Heard = Callable[[int, Tally], None]  # images done, and what was found in all batches so far
 
@@ -213,6 +221,25 @@ def auditor(
         classifier.digest(), data.digest(), conditions, seed, shard or usual_shard(data.k, usual), images
     )
     return Auditor(classifier, recipe, batch_size or usual, device, warnings)
+
+
+def at_most(auditor: Auditor, data: Dataset, crafted_on: Classifier) -> AtMost:
+    """From the passes that attacks make at most and the time of one batch, forward and backward."""
+    passes = [most_passes(attack, data.k) for _, attack in auditor.recipe.conditions]
+    known = [one for one in passes if one is not None]
+    if len(known) < len(passes):
+        return AtMost(None)
+    x = data.batch(np.arange(min(len(data), auditor.batch_size))).x.to(auditor.device)
+    backwards = sum(one.backwards for one in known)
+    begun = time.monotonic()
+    with torch.set_grad_enabled(backwards > 0):
+        z = crafted_on(x.requires_grad_(backwards > 0))
+    forward = time.monotonic() - begun
+    if backwards:
+        torch.autograd.grad(z.sum(), x)
+    backward = time.monotonic() - begun - forward
+    each = sum(one.forwards for one in known) * forward + backwards * backward
+    return AtMost(each / len(x) * len(data))
 
 
 def tallied(data: Dataset, positions: "np.ndarray", found: Record) -> Tally:

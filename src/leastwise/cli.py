@@ -17,6 +17,11 @@ BAD_INPUT, INTERRUPTED = 2, 130
 VERBS = {
     "demo": "train and audit two networks on the embedded data: the whole story in three minutes",
     "audit": "attack a classifier and report every class, with intervals",
+    "report": "make one self-contained HTML page, or a table, of audits",
+    "compare": "compare models class by class on the same images",
+    "race": "find the worst class with as few attacks as possible",
+    "gate": "pass, fail or inconclusive: does a result meet its demands?",
+    "power": "how many images per class show a difference",
     "train": "train a network and write a checkpoint",
     "calibrate": "lift the worst class of a trained network with an offset per logit",
     "data": "list, fetch, verify and look at data sets",
@@ -35,11 +40,11 @@ verbs
 
 @runtime_checkable
 class Command(Protocol):
-    def run(self) -> None: ...
+    def run(self) -> int | None: ...
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0 done, 2 bad input, 130 interrupted."""
+    """Run a command and return its exit code: 0 done, 2 bad input, 130 interrupted; gates also 1 and 3."""
     verb, *rest = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
         if verb in ("-h", "--help"):
@@ -49,11 +54,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             print(f"leastwise {__version__}")
         else:
-            parse(verb, rest).run()
+            return parse(verb, rest).run() or 0
     except BrokenPipeError:  # the reader of our output went away, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
-        complain("interrupted; `train`, `demo` and `data fetch` go on when the same command is given again")
+        complain(
+            "interrupted; `audit`, `race`, `train`, `demo` and `data fetch` go on when the same command is given again"
+        )
         return INTERRUPTED
     except (ValueError, OSError) as error:
         if os.environ.get("LEASTWISE_TRACEBACK"):

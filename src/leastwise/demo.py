@@ -11,7 +11,7 @@ from leastwise.data import DEFAULT
 from leastwise.models.prepare import Form
 from leastwise.objectives import PGDAT, Objective, OneCycle, Standard
 from leastwise.plan import Audit, Job, Train, ordered
-from leastwise.store import write_json
+from leastwise.store import write_atomic, write_json
 from leastwise.train import Training
 
 ARCH = "small"
@@ -57,9 +57,13 @@ def demo(
             task.run(watch, fresh=fresh or engine.claimed(folder) not in (None, task.claim))
     found = {name: evidence.load(out / name) for name in jobs}
     for name, one in found.items():
-        write_json(out / name / engine.SUMMARY, report.summary(one))
+        write_json(out / name / engine.SUMMARY, report.summary(one, report.facts(out / name)))
         report.print_classes(console, one, f"{name}, eps {EPS:g}")
     a, b = (found[name] for name in NAMES)
     report.say(console, f"\n{report.headline(b)}")
     report.say(console, report.what_changed(a, b, NAMES, "pgd20"))
+    page = out / "report.html"
+    models = [report.Audited(name, one, report.facts(out / name)) for name, one in found.items()]
+    write_atomic(page, report.page(models, f"Two networks, eps {EPS:g}").encode())
     report.say(console, f"\nEvidence and summaries: {out}/{{{','.join(NAMES)}}}")
+    report.say(console, f"Report: {page}")

@@ -1,10 +1,11 @@
 """Runs jobs: a recipe in, one finished file out. The only module that knows where and how work is executed."""
 
+import itertools
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from safetensors.torch import save as save_tensors
 from leastwise import __version__, ledger
 from leastwise import audit as audits
 from leastwise import evidence as evidences
+from leastwise import race as races
 from leastwise import train as trains
 from leastwise.data import Dataset, load
 from leastwise.evidence import Record
@@ -31,6 +33,7 @@ from leastwise.models.prepare import Form, Prepared
 from leastwise.objectives import Epoch
 from leastwise.plan import Job, Train
 from leastwise.recipe import key, plain
+from leastwise.statistics import Round
 from leastwise.store import check_writable, write_atomic, write_json
 from leastwise.types import Images, Labels
 
@@ -38,10 +41,11 @@ MODEL, RECIPE, RUN = trains.MODEL, "recipe.json", "run.json"
 MANIFEST = "manifest.json"  # choices that are not part of the recipe, made once and used again on resuming
 SHARDS = "shards"  # of an audit that has not attacked everything yet
 IMAGES = "adversarial"  # attacked images, if they were asked for
+RACE = "race.json"
 SUMMARY = "summary.json"  # made from the evidence by the report, and never left beside another audit's
-OUTPUTS = (*trains.FILES, evidences.FILE, SUMMARY, RUN, MANIFEST)
+OUTPUTS = (*trains.FILES, evidences.FILE, RACE, SUMMARY, RUN, MANIFEST)
 
-Event = trains.Step | Epoch | audits.Step | audits.Ready | audits.Planned
+Event = trains.Step | Epoch | audits.Step | audits.Ready | audits.AtMost | audits.Planned | Round
 Watch = Callable[[Event], None]
 
 
@@ -57,6 +61,7 @@ class Task:
     device: str
     in_part: bool = False  # whether a result that leaves something out is enough
     ranks: trains.Ranks = trains.ALONE  # processes that share the work; the first one writes
+    about: Mapping[str, Any] = field(default_factory=dict)  # what a reader of the results wants to know besides
 
     @property
     def finished(self) -> bool:
@@ -73,7 +78,7 @@ class Task:
             begun = time.time()
             self.work(watch)
             if self.ranks.first:
-                write_json(self.folder / RUN, run_facts(begun, self.device))
+                write_json(self.folder / RUN, run_facts(begun, self.device) | dict(self.about))
         return self.folder / self.result
 
     def make_room(self, fresh: bool) -> None:
@@ -172,7 +177,12 @@ def same_task(extra: Dataset, data: Dataset, what: str) -> Dataset:
 
 
 def audit_task(
-    auditor: audits.Auditor, data: Dataset, folder: Path, form: Form | None = None, budget: float | None = None
+    auditor: audits.Auditor,
+    data: Dataset,
+    folder: Path,
+    form: Form | None = None,
+    budget: float | None = None,
+    about: Mapping[str, Any] | None = None,
 ) -> Task:
     """`form` is how attacks compute the model; without it, the one in the folder's manifest or the fastest.
 
@@ -184,6 +194,7 @@ def audit_task(
             prepared, batch_size = settled(auditor, data, folder, form)
             watch(audits.Ready(prepared))
             fixed = replace(auditor, batch_size=batch_size)
+            watch(audits.at_most(fixed, data, prepared.model))
             count = attack_shards(fixed, data, prepared.model, done, budget, watch)
             shards = auditor.shards(data)[:count]
             some = replace(fixed, warnings=(*auditor.warnings, *left_out(data, shards)))
@@ -196,7 +207,83 @@ def audit_task(
             shutil.rmtree(folder / SHARDS)
 
     facts = {"kind": "audit", "key": auditor.key, "leastwise": __version__, "recipe": plain(auditor.recipe)}
-    return Task(folder, evidences.FILE, facts, data.names, work, auditor.device, in_part=budget is not None)
+    return Task(
+        folder, evidences.FILE, facts, data.names, work, auditor.device, in_part=budget is not None, about=about or {}
+    )
+
+
+def race_task(
+    auditor: audits.Auditor,
+    data: Dataset,
+    folder: Path,
+    recipe: races.RaceRecipe,
+    form: Form | None = None,
+    about: Mapping[str, Any] | None = None,
+) -> Task:
+    """A race under the auditor's one condition; finished rounds are not attacked again."""
+
+    def work(watch: Watch) -> None:
+        rounds = []
+        with ledger.opened(folder / SHARDS) as done, inference(auditor.model):
+            prepared, batch_size = settled(auditor, data, folder, form)
+            watch(audits.Ready(prepared))
+            attack = races.attacked(replace(auditor, batch_size=batch_size), data, prepared.model)
+            for found in races.race(recipe, races.lanes(auditor, data), remembered(attack, done)):
+                rounds.append(found)
+                watch(found)
+        write_json(folder / RACE, race_facts(rounds, data, auditor, recipe))
+        shutil.rmtree(folder / SHARDS)
+
+    facts = {"kind": "race", "key": key(recipe), "leastwise": __version__, "recipe": plain(recipe)}
+    facts["recipe"]["audit"] = plain(auditor.recipe)
+    return Task(folder, RACE, facts, data.names, work, auditor.device, about=about or {})
+
+
+def remembered(attack: races.Attacked, done: ledger.Ledger) -> races.Attacked:
+    """The same attack, which looks first at what an interrupted race committed."""
+    numbers = itertools.count()
+
+    def run(wanted: Mapping[int, "np.ndarray"]) -> races.Survived:
+        name = f"{next(numbers):06}.json"
+        content = done.read(name)
+        if content is not None:
+            return {int(c): np.array(bits, dtype=bool) for c, bits in json.loads(content).items()}
+        start = time.monotonic()
+        found = attack(wanted)
+        kept = {str(c): bits.astype(int).tolist() for c, bits in found.items()}
+        done.commit(name, json.dumps(kept).encode(), time.monotonic() - start)
+        return found
+
+    return run
+
+
+def race_facts(
+    rounds: Sequence[Round], data: Dataset, auditor: audits.Auditor, recipe: races.RaceRecipe
+) -> dict[str, Any]:
+    """What a race found, ready to read by any program."""
+    names, sizes = data.names, np.bincount(data.labels, minlength=data.k)
+    present = tuple(int(c) for c in np.flatnonzero(sizes))
+    contenders = rounds[-1].contenders if rounds else present
+    zeros = [0] * data.k
+    return {
+        "schema": 1,
+        "condition": auditor.recipe.conditions[0][0],
+        "classes": list(names),
+        "worst": names[contenders[0]] if len(contenders) == 1 else None,
+        "contenders": [names[c] for c in contenders],
+        "confidence": recipe.confidence,
+        "rounds": len(rounds),
+        "attacked": rounds[-1].spent if rounds else 0,
+        "images": int(sizes.sum()),
+        "n": rounds[-1].n.tolist() if rounds else zeros,
+        "correct": rounds[-1].correct.tolist() if rounds else zeros,
+        "eliminated": [
+            {"class": names[c], "better_than": names[by], "round": number, "attacked": found.spent}
+            for number, found in enumerate(rounds, 1)
+            for c, by in found.dropped
+        ],
+        "warnings": list(auditor.warnings),
+    }
 
 
 def attack_shards(

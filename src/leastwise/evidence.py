@@ -26,13 +26,14 @@ from leastwise.recipe import key_of_json
 from leastwise.store import sha256, write_atomic
 from leastwise.types import Images, Labels, Logits
 
-SCHEMA = 3  # 2: trouble, each; 3: rounded
+SCHEMA = 4  # 2: trouble, each; 3: rounded; 4: reached
 FILE = "evidence.safetensors"
 FEW = 5  # classes that a sentence names
 
 Whole = Int[np.ndarray, " n"]
 Real = Float[np.ndarray, " n"]
 Square = Float[np.ndarray, "k k"]
+Pairs = Int[np.ndarray, "pairs pairs"]  # k × k, or 0 × 0 where nobody asked
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +57,7 @@ class Record:
     l2: Real
     logit_sum: Square  # row: true class; sum of logits
     probability_sum: Square
+    reached: Pairs  # images of the row's class that were turned into the column's, by an attack that tries all
     forwards: int  # passes of single examples
     backwards: int
 
@@ -93,9 +95,17 @@ def record(z: Logits, y: Labels, x: Images, outcome: Outcome, rounded: Logits | 
         l2=real(torch.linalg.vector_norm(moved, dim=1)),
         logit_sum=class_sum(z),
         probability_sum=class_sum(p),
+        reached=reached_sum(outcome, y, k),
         forwards=outcome.forwards,
         backwards=outcome.backwards,
     )
+
+
+def reached_sum(outcome: Outcome, y: Labels, k: int) -> Pairs:
+    if outcome.reached is None:
+        return np.zeros((0, 0), dtype=np.int64)
+    sums = torch.zeros(k, k, dtype=torch.int64, device=y.device)
+    return sums.index_add_(0, y, outcome.reached.long()).cpu().numpy()
 
 
 def whole(values: Labels) -> Whole:
@@ -106,7 +116,7 @@ def real(values: torch.Tensor) -> Real:
     return values.to(torch.float32).cpu().numpy()
 
 
-SUMS = ("logit_sum", "probability_sum", "forwards", "backwards")  # what adds; the rest follows each other
+SUMS = ("logit_sum", "probability_sum", "reached", "forwards", "backwards")  # what adds; the rest follows each other
 
 
 def join(records: Iterable[Record], n: int, order: Whole | None = None) -> Record:
@@ -197,6 +207,19 @@ class Evidence:
         fooled = (self.conditions[condition].each >> member) & 1
         return Tally.count(y, torch.from_numpy(fooled == 0), self.k)
 
+    def reach(self, condition: str) -> Square | None:
+        """The share of the row's class that was turned into the column's, if the condition tried all; NaN: nobody was.
+
+        An image that is taken for a class as it is counts as turned into it.
+        """
+        reached = self.conditions[condition].reached
+        if not reached.size:
+            return None
+        n = np.bincount(self.labels, minlength=self.k)[:, None].astype(np.float64)
+        share = np.where(n > 0, reached / np.maximum(n, 1), np.nan)
+        np.fill_diagonal(share, np.nan)
+        return share
+
     def __add__(self, other: "Evidence") -> "Evidence":
         return merge([self, other])
 
@@ -233,10 +256,8 @@ class Evidence:
             for f in fields(Record):
                 value = getattr(r, f.name)
                 if isinstance(value, np.ndarray):
-                    expect(
-                        value.shape == ((k, k) if f.name.endswith("_sum") else (n,)),
-                        f"{name}: {f.name} has a wrong size",
-                    )
+                    fits = value.shape == ((k, k) if f.name in SUMS else (n,))
+                    expect(fits or (f.name == "reached" and value.size == 0), f"{name}: {f.name} has a wrong size")
             expect(in_range(r.predicted, 0.0, k - 1.0), f"{name}: predictions are outside the classes")
             probabilities = np.concatenate([r.p_true, r.p_predicted, r.p_runner_up, r.p_squared])
             expect(in_range(probabilities, 0.0, 1 + 1e-5), f"{name}: probabilities are outside [0, 1]")
@@ -247,6 +268,9 @@ class Evidence:
                 bool(((r.margin < 0) <= (r.predicted != self.labels)).all()), f"{name}: margins contradict predictions"
             )
             expect(in_range(r.entropy, -1e-5, float(np.log(k)) + 1e-5), f"{name}: entropies are outside [0, ln k]")
+            each_class = np.bincount(self.labels, minlength=k)[:, None]
+            possible = r.reached.size == 0 or bool(((r.reached >= 0) & (r.reached <= each_class)).all())
+            expect(possible, f"{name}: more were reached than exist")
             expect(bool((r.step >= NEVER).all() and (r.linf >= 0).all()), f"{name}: steps or norms are negative")
 
 

@@ -69,7 +69,11 @@ def gradient_based(attack: Attack) -> bool:
 
 
 def ball_of(attack: Attack) -> Any:
-    return attack.get("ball") or ball_of(attack["attack"]) if "ball" in attack or "attack" in attack else None
+    """Of an attack, or of the one inside it, or of the first that a combined attack is made of."""
+    if "ball" in attack:
+        return attack["ball"]
+    inner = attack["attack"] if "attack" in attack else next(iter(attack.get("members", ())), None)
+    return None if inner is None else ball_of(inner)
 
 
 def same_ball(a: Attack, b: Attack) -> bool:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ from torch import nn
 
 from leastwise.attacks import BROKEN, CE, FINE, NEVER, PGD, Cascade, Margin, Targeted, Zero
 from leastwise.attacks.apgd import APGD
-from leastwise.attacks.reach import Reach, matrix, reach, worst_target
+from leastwise.attacks.reach import Everywhere, Reach, matrix, reach, worst_target
 from leastwise.balls import L2, Ball, Linf
+from leastwise.evidence import Evidence, join, parsed, record
 from leastwise.models import Classifier
 from leastwise.noise import Noise
 from tests.attacks.test_pgd import mixed, noise_for
@@ -221,7 +223,7 @@ def test_the_matrix_has_the_share_of_each_class_that_reaches_each_other() -> Non
     reached = torch.tensor([[1, 1, 0, 0], [1, 0, 1, 0], [0, 0, 1, 1], [0, 0, 1, 0]], dtype=torch.bool)
     y = torch.tensor([0, 0, 2, 2])
     tried = ~torch.nn.functional.one_hot(y, 4).bool()
-    found = Reach(reached, tried, torch.zeros(4, 4, dtype=torch.int64), 0, 0)
+    found = Reach(reached, tried, torch.zeros(4, 4, dtype=torch.int64), torch.zeros(4, *SHAPE), y, 0, 0)
     nan = float("nan")
     wanted = [[nan, 0.5, 0.5, 0], [nan] * 4, [0, 0, nan, 0.5], [nan] * 4]
     assert torch.equal(matrix(found, y).nan_to_num(-1), torch.tensor(wanted, dtype=torch.float64).nan_to_num(-1))
@@ -249,3 +251,50 @@ def test_mistakes_are_refused_in_one_sentence() -> None:
         reach(model, x, y, ATTACK, noise_for(x), classes=(1, 5))
     with pytest.raises(ValueError, match="at least one pair, but saw 0"):
         reach(model, x, y, ATTACK, noise_for(x), batch=0)
+
+
+# As a condition of an audit
+
+SMALL = PGD(Linf(0.01), step=0.005, steps=5, keep="fooled")
+
+
+def test_toward_every_class_is_wrong_exactly_where_some_other_class_is_reached() -> None:
+    model, x, y = mixed()
+    condition = Everywhere(SMALL)
+    made = condition.run(model, x, y, noise_for(x))
+    found = reach(model, x, y, SMALL, noise_for(x))
+    assert made.reached is not None and torch.equal(made.reached, found.reached & found.tried)
+    assert torch.equal(made.fooled, made.reached.any(1)) and torch.equal(made.fooled, model(made.x_adv).argmax(1) != y)
+    assert torch.equal(made.step == NEVER, ~made.fooled) and torch.equal(made.step == 0, model(x).argmax(1) != y)
+    assert bool(condition.allows(x, made.x_adv).all()) and 0 < int(made.fooled.sum()) < len(x)
+    assert torch.equal(made.x_adv[~made.fooled], x[~made.fooled])
+
+
+def test_evidence_counts_the_pairs_and_merges_them() -> None:
+    model, x, y = mixed()
+    condition = Everywhere(SMALL)
+    made = condition.run(model, x, y, noise_for(x))
+    k = model(x).shape[1]
+    half = len(x) // 2
+    parts = [
+        record(
+            model(made.x_adv[rows]).detach(),
+            y[rows],
+            x[rows],
+            condition.run(model, x[rows], y[rows], noise_for(x).pick(rows)),
+        )
+        for rows in (torch.arange(half), torch.arange(half, len(x)))
+    ]
+    assert made.reached is not None
+    counts = torch.stack([made.reached[y == c].sum(0) for c in range(k)])
+    assert np.array_equal(join(parts, len(x)).reached, counts.numpy())
+    names = tuple(map(str, range(k)))
+    found = Evidence(
+        np.arange(len(x), dtype=np.int32), y.numpy().astype(np.int32), names, {"reach5": join(parts, len(x))}, "{}"
+    )
+    share, expected = found.reach("reach5"), matrix(reach(model, x, y, SMALL, noise_for(x)), y).numpy()
+    assert share is not None and np.allclose(share, expected, equal_nan=True)
+    again = parsed(found.to_bytes(), Path("x"))
+    assert np.array_equal(again.conditions["reach5"].reached, counts.numpy())
+    plain = record(model(x).detach(), y, x, ATTACK.run(model, x, y, noise_for(x)))
+    assert plain.reached.shape == (0, 0)

@@ -1,5 +1,6 @@
 """Networks that others trained, as a user would write them down to audit them."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -84,3 +85,8 @@ def points(test_data: Path, name: str, number: int) -> tuple[Classifier, Images,
     model = mnist_cnn(test_data) if mnist else cifar_network(test_data, name)
     x, y, ids = data.batch(np.arange(number))
     return model.eval().requires_grad_(False), x, y, ids
+
+
+def resnet2b() -> Classifier:
+    """For the command line: `leastwise audit tests/oracles/networks.py:resnet2b`."""
+    return cifar_network(Path(os.environ["LEASTWISE_TEST_DATA"]), "cifar_resnet2b")

@@ -1,6 +1,7 @@
 """Races on replayed outcomes: right answers, savings, errors; and bounds that hold at every moment together."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,9 +20,15 @@ def finish(outcomes: Sequence["np.ndarray"], batch: int = 25) -> Round:
 
 
 def test_it_names_cat_with_a_third_of_the_attacks() -> None:
-    """Outcomes with the class accuracies of a real network, in 200 random orders: about 1,400 of 10,000 attacks."""
+    """What survived PGD-20 of a real network, all 10,000 test images, in 200 random orders: about 1,440 attacks.
+
+    Made by the command in docs/results/audit.md.
+    """
     rng = np.random.default_rng(0)
-    stored = [np.arange(1000) < round(1000 * p) for p in RESNET]
+    kept = np.load(Path(__file__).with_name("resnet2b_pgd20.npz"))
+    survived = np.unpackbits(kept["survived"]).astype(bool)
+    stored = [survived[kept["labels"] == c] for c in range(10)]
+    assert [round(float(o.mean()), 2) for o in stored] == pytest.approx(RESNET.tolist(), abs=0.011)
     found = [finish([rng.permutation(o) for o in stored]) for _ in range(200)]
     assert all(f.worst == CAT for f in found)
     assert max(f.spent for f in found) <= 10_000 / 3 and np.mean([f.spent for f in found]) < 1600

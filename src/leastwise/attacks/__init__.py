@@ -15,7 +15,7 @@ from leastwise.attacks.minnorm import DDN, FMN, median_distance, survival
 from leastwise.attacks.named import TABLE, listed, named, named_all, over_radii
 from leastwise.attacks.nattack import NAttack
 from leastwise.attacks.pgd import PGD, Gaussian, Signs, Start, Uniform, Zero, fgsm, r_fgsm
-from leastwise.attacks.reach import Reach, reach
+from leastwise.attacks.reach import Everywhere, Reach, reach
 from leastwise.attacks.square import Square
 from leastwise.attacks.transfer import Surrogate, Transfer, surrogate
 
@@ -40,6 +40,7 @@ __all__ = [
     "Clean",
     "Closest",
     "Corrupted",
+    "Everywhere",
     "Foreign",
     "Gaussian",
     "Goal",

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import torch
-from torch import nn
+from jaxtyping import Bool
+from torch import Tensor, nn
 
 from leastwise.balls import Radius
 from leastwise.models import inference
@@ -28,6 +29,7 @@ class Outcome(NamedTuple):
     backwards: int
     trouble: Labels  # of survivors: why surviving may mean little (FLAT, BROKEN); FINE for the others
     each: Labels  # bit m is set if member m of a combined attack fooled it; bit 0 for a single attack
+    reached: Bool[Tensor, "b k"] | None = None  # classes it was turned into, of an attack that tries all of them
 
 
 def outcome(

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from leastwise.attacks.base import Attack, Outcome, call, notes, uses_gradients
 from leastwise.attacks.front import pick_rows, rows_of
@@ -166,8 +166,8 @@ def roomy(attack: Attack, room: int) -> Attack:
 
 def pick_outcome(found: Outcome, rows: Rows) -> Outcome:
     """Some of the examples, with the cost of all."""
-    kept = {name: part[rows] for name, part in found._asdict().items() if name not in ("forwards", "backwards")}
-    return found._replace(**kept)
+    kept = {name: part[rows] for name, part in found._asdict().items() if isinstance(part, Tensor)}
+    return found._replace(**kept)  # type: ignore[arg-type]
 
 
 def together(members: tuple[Attack, ...], k: int) -> tuple[str, ...]:

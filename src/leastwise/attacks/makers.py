@@ -9,6 +9,7 @@ from leastwise.attacks.combine import Grid, Restarts
 from leastwise.attacks.conditions import Corrupted
 from leastwise.attacks.goals import CE, KL, Margin, Toward
 from leastwise.attacks.pgd import PGD, Gaussian
+from leastwise.attacks.reach import Everywhere
 from leastwise.attacks.transfer import Surrogate, Transfer
 from leastwise.balls import L2, Ball, Linf
 from leastwise.data.corrupt import Corruption
@@ -61,6 +62,10 @@ def kl_pgd(threat: Threat, steps: str) -> PGD:
 
 def targeted(threat: Threat, steps: str, target: str) -> PGD:
     return PGD(threat.ball, Toward(int(target)), threat.step, int(steps), keep=threat.keep)
+
+
+def everywhere(threat: Threat, steps: str) -> Everywhere:
+    return Everywhere(PGD(threat.ball, CE(), threat.step, int(steps), keep="fooled"))
 
 
 def friendly(threat: Threat, steps: str, patience: str | None) -> PGD:

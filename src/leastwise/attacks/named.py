@@ -20,6 +20,7 @@ from leastwise.attacks.makers import (
     at_radius,
     corrupted,
     cw,
+    everywhere,
     friendly,
     kl_pgd,
     measured_in,
@@ -143,6 +144,15 @@ TABLE: tuple[Named, ...] = (
         "N steps toward class number C (from 0); only arriving there counts as success",
         "Madry et al. 2018",
         "as pgdN",
+    ),
+    Named(
+        "reachN",
+        "reach2",
+        rf"reach{N}",
+        everywhere,
+        "N steps toward every other class: which class can be turned into which",
+        "Madry et al. 2018",
+        "K - 1 × pgdN, fewer where classes are reached on the way",
     ),
     Named(
         "fatN[@M]",

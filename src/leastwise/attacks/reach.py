@@ -1,17 +1,19 @@
 """Which classes an example can be sent to: a targeted attack for every pair of example and class."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from leastwise.attacks.base import BROKEN, FINE, Attack
+from leastwise.attacks.base import BROKEN, FINE, NEVER, Attack, Outcome, outcome
 from leastwise.attacks.front import ask, pick_rows, rows_of
 from leastwise.attacks.goals import Targeted
+from leastwise.attacks.pgd import PGD
+from leastwise.balls import Radius
 from leastwise.noise import Noise
-from leastwise.types import Images, Labels, Rows
+from leastwise.types import Images, Labels, Mask, Rows
 
 BATCH = 256  # pairs in a batch
 NOWHERE = -1  # the worst target of a class without examples
@@ -26,6 +28,8 @@ class Reach(NamedTuple):
     reached: Bool[Tensor, "b k"]
     tried: Bool[Tensor, "b k"]
     trouble: Int[Tensor, "b k"]  # of pairs that were not reached: why that may mean little (FLAT, BROKEN)
+    x_adv: Images  # the first point seen that the model does not call y; the image itself where there was none
+    step: Labels  # steps of the attempt that found it; 0 for images that are wrong as they are, NEVER for survivors
     forwards: int
     backwards: int
 
@@ -56,6 +60,7 @@ def reach(
     tried = asked(y, k, classes)
     reached, trouble = torch.zeros_like(tried), torch.full(tried.shape, FINE, device=x.device)
     reached[rows_of(finite), clean.argmax(dim=1)[finite]] = True
+    x_adv, step = x.clone(), torch.where(finite & (clean.argmax(dim=1) != y), 0, NEVER)
 
     for target in clean.argsort(dim=1, stable=True).T:
         due = rows_of((tried & ~reached).gather(1, target[:, None]).squeeze(1))
@@ -64,9 +69,35 @@ def reach(
             found = toward(attack, target, rows).run(model, x[rows], y[rows], noise.pick(rows))
             z, fine = ask(model, found.x_adv)
             reached[rows[fine], z.argmax(dim=1)[fine]] = True
+            new = fine & (z.argmax(dim=1) != y[rows]) & (step[rows] == NEVER)
+            x_adv[rows[new]] = found.x_adv[new]
+            # A point that missed its target and is wrong all the same was seen at the end.
+            step[rows[new]] = torch.where(found.step == NEVER, getattr(attack, "steps", None) or 1, found.step)[new]
             trouble[rows, target[rows]] = torch.where(fine, found.trouble, BROKEN)
             forwards, backwards = forwards + found.forwards + len(rows), backwards + found.backwards
-    return Reach(reached, tried, torch.where(reached, FINE, trouble), forwards, backwards)
+    return Reach(reached, tried, torch.where(reached, FINE, trouble), x_adv, step, forwards, backwards)
+
+
+@dataclass(frozen=True)
+class Everywhere:
+    """Toward every class but the label's own: the pairs of classes that an attacker can choose from."""
+
+    attack: PGD
+
+    def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
+        found = reach(model, x, y, self.attack, noise)
+        trouble = torch.where(found.tried, found.trouble, FINE).amax(dim=1)
+        made = outcome(found.x_adv, found.step != NEVER, found.step, found.forwards, found.backwards, trouble)
+        return made._replace(reached=found.reached & found.tried)
+
+    def allows(self, x: Images, x_adv: Images) -> Mask:
+        return self.attack.allows(x, x_adv)
+
+    def at(self, eps: Radius, step: Radius | None = None) -> "Everywhere":
+        return Everywhere(self.attack.at(eps, step))
+
+    def __str__(self) -> str:
+        return f"toward every other class: {self.attack}"
 
 
 def toward(attack: Any, target: Labels, rows: Rows) -> Attack:

@@ -7,14 +7,24 @@ from typing import Any
 
 from leastwise.commands.audit import Audit
 from leastwise.commands.calibrate import Calibrate
+from leastwise.commands.compare import Compare
 from leastwise.commands.data import Data
 from leastwise.commands.demo import Demo
+from leastwise.commands.gate import Gate
 from leastwise.commands.listing import List
+from leastwise.commands.power import Power
+from leastwise.commands.race import Race
+from leastwise.commands.report import Report
 from leastwise.commands.train import Train
 
 COMMANDS: dict[str, Any] = {
     "demo": Demo,
     "audit": Audit,
+    "report": Report,
+    "compare": Compare,
+    "race": Race,
+    "gate": Gate,
+    "power": Power,
     "train": Train,
     "calibrate": Calibrate,
     "data": Data,

@@ -178,7 +178,7 @@ class Dataset:
     def batch(self, positions: Int[np.ndarray, " m"]) -> Batch:
         pixels = torch.from_numpy(np.ascontiguousarray(self.images[self.rows[positions]]))
         return Batch(
-            pixels.float() / 255, torch.from_numpy(self.labels[positions]), torch.from_numpy(self.ids[positions])
+            pixels.float().div_(255), torch.from_numpy(self.labels[positions]), torch.from_numpy(self.ids[positions])
         )
 
     def grouped(self, groups: Groups) -> "Dataset":

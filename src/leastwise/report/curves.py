@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from leastwise.attacks import Clean, median_distance
 from leastwise.evidence import Evidence
+from leastwise.masking import ball_of
 from leastwise.notation import number
 
 RADIUS = re.compile(r"\[([^\[\]]+)\]")
@@ -31,6 +32,7 @@ class Curve(NamedTuple):
     conditions: tuple[str, ...]
     accuracy: Float[np.ndarray, "r k"]
     overall: Float[np.ndarray, " r"]
+    norm: str  # how the radius is measured: Linf, L2 or L1
     half: Float[np.ndarray, " k"]  # the radius at which half of a class is lost; NaN if it is beyond the largest
 
 
@@ -50,7 +52,9 @@ def curve(evidence: Evidence, attack: str, at: Mapping[float, str]) -> Curve:
     accuracy = np.stack([tally.accuracy.numpy() for tally in tallies])
     start = [evidence.tally(name).accuracy.numpy() for name in clean(evidence)[:1]]
     half = np.array([crossing((0.0, *radii), [*column]) for column in np.stack([*start, *accuracy], axis=1)])
-    return Curve(attack, radii, conditions, accuracy, np.array([tally.overall for tally in tallies]), half)
+    ball = ball_of(dict(json.loads(evidence.recipe)["conditions"])[conditions[0]]) or {}
+    overall = np.array([tally.overall for tally in tallies])
+    return Curve(attack, radii, conditions, accuracy, overall, ball.get("type", ""), half)
 
 
 def clean(evidence: Evidence) -> list[str]:

@@ -18,11 +18,12 @@ from rich.progress import (
 )
 
 from leastwise import train
-from leastwise.audit import Planned, Ready
+from leastwise.audit import AtMost, Planned, Ready
 from leastwise.engine import Event
 from leastwise.frame import Tally
 from leastwise.objectives import Epoch, Seen
 from leastwise.report.table import percent, say
+from leastwise.statistics import Round
 
 LINE_EVERY = 5.0  # seconds between plain lines
 WARM_UP = 2.0  # seconds before the time left is worth saying
@@ -41,9 +42,14 @@ def progress(console: Console, label: str, names: Sequence[str]) -> Iterator[Cal
                 say(console, f"{label}: {epoch_text(event, names)}")
             elif isinstance(event, Ready):
                 say(console, f"{label}: attacks use the model {event.prepared}")
+            elif isinstance(event, AtMost):
+                if event.seconds is not None:
+                    say(console, f"{label}: {duration(event.seconds)} at most; images that fall early take less")
             elif isinstance(event, Planned):
                 if plan := plan_text(event):
                     say(console, f"{label}: {plan}")
+            elif isinstance(event, Round):
+                pass  # a race is shown by `racing`: nobody knows how long it takes
             elif isinstance(event, train.Step):
                 show(event.fraction, f"epoch {event.epoch}")
             else:

@@ -1,6 +1,7 @@
 """Evidence -> summary.json: the class-wise numbers, ready to read by any program."""
 
-import math
+import json
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,25 @@ from leastwise.evidence import Evidence
 from leastwise.frame import ClassFrame
 from leastwise.masking import cautions
 from leastwise.report.curves import Curve, curves, nearest_mistakes
+from leastwise.report.fairness import fairness, number
+from leastwise.report.leaderboard import leaderboard
 from leastwise.statistics import CONFIDENCE, wilson
 
-SCHEMA = 1
+SCHEMA = 2  # 2: the leaderboard's flat keys, fairness, provenance
 
 
-def summary(evidence: Evidence) -> dict[str, Any]:
-    """Fractions in [0, 1]; `cv` in percent squared, `mcd` and `std` in points; null for a class without examples."""
+def summary(
+    evidence: Evidence, run: Mapping[str, Any] | None = None, cost: "np.ndarray | None" = None
+) -> dict[str, Any]:
+    """Fractions in [0, 1]; `cv` in percent squared, `mcd` and `std` in points; null for a class without examples.
+
+    `run` is what else is known of the audit (run.json and manifest.json), `cost` what mistakes cost. The keys of
+    RobustBench's files are at the top, in its units. docs/guide/results.md explains every key; summary.schema.json
+    beside this file is the contract.
+    """
     frame = evidence.frame()
-    return {
+    known = {} if run is None else dict(run)
+    return leaderboard(evidence, known) | {
         "schema": SCHEMA,
         "key": evidence.key,
         "classes": list(evidence.names),
@@ -34,6 +45,22 @@ def summary(evidence: Evidence) -> dict[str, Any]:
             for row, name in enumerate(frame.conditions)
         },
         "curves": {one.attack: curve(one) for one in curves(evidence)},
+        "fairness": {name: fairness(evidence, name, cost) for name in frame.conditions},
+        "provenance": provenance(evidence) | known,
+    }
+
+
+def provenance(evidence: Evidence) -> dict[str, Any]:
+    """What determined the evidence, and what it cost."""
+    recipe = json.loads(evidence.recipe)
+    passes = {name: {"forwards": r.forwards, "backwards": r.backwards} for name, r in evidence.conditions.items()}
+    return {
+        "images": len(evidence.ids),
+        "model_digest": recipe.get("model"),
+        "data_digest": recipe.get("data"),
+        "seed": recipe.get("seed"),
+        "passes": passes,
+        "recipe": recipe,
     }
 
 
@@ -105,8 +132,3 @@ def group(n: "np.ndarray", correct: "np.ndarray") -> dict[str, Any]:
     total = int(n.sum())
     accuracy = int(correct.sum()) / total if total else None
     return {"n": total, "accuracy": accuracy, "low": number(float(low[0])), "high": number(float(high[0]))}
-
-
-def number(value: float) -> float | None:
-    """JSON has no NaN and no infinity: what is missing is null."""
-    return value if math.isfinite(value) else None

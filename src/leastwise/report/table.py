@@ -1,7 +1,9 @@
 """Evidence -> the table and the sentences a person reads in the terminal."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+import numpy as np
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -96,24 +98,54 @@ def worst_cell(frame: ClassFrame, row: int) -> str:
     return f"{frame.names[int(frame.worst[row])] if ties == 1 else f'{ties} classes'} {percent(lowest)}"
 
 
-def headline(evidence: Evidence) -> str:
-    """Which class an attacker would pick, under the condition with the lowest worst class."""
+@dataclass(frozen=True)
+class Pick:
+    """The class an attacker would pick, under the condition where the worst class is lowest."""
+
+    condition: str
+    picked: str
+    ties: int  # classes that share the last place
+    accuracy: str
+    interval: str
+    overall: str
+
+
+def pick(evidence: Evidence) -> Pick:
     frame = evidence.frame()
     lowest = lowest_accuracy(frame)
     overall: list[float] = frame.overall.tolist()
     row = min(range(len(lowest)), key=lambda r: (lowest[r], overall[r]))
-    last = (frame.accuracy[row] == lowest[row]).nonzero().squeeze(1).tolist()
+    worst = int(frame.worst[row])
     low, high = wilson(frame.correct[row].numpy(), frame.n[row].numpy())
-    picked = frame.names[last[0]] if len(last) == 1 else f"any of {len(last)} classes"
+    return Pick(
+        frame.conditions[row],
+        frame.names[worst],
+        int((frame.accuracy[row] == lowest[row]).sum()),
+        percent(lowest[row]),
+        span(low[worst], high[worst]),
+        percent(overall[row]),
+    )
+
+
+def headline(evidence: Evidence) -> str:
+    """Which class an attacker would pick, under the condition with the lowest worst class."""
+    found = pick(evidence)
+    picked = found.picked if found.ties == 1 else f"any of {found.ties} classes"
     return (
-        f"An attacker would pick {picked}: {percent(lowest[row])} % {span(low[last[0]], high[last[0]])} "
-        f"under {frame.conditions[row]}, against {percent(overall[row])} % overall."
+        f"An attacker would pick {picked}: {found.accuracy} % {found.interval} "
+        f"under {found.condition}, against {found.overall} % overall."
+    )
+
+
+def same_images(a: Evidence, b: Evidence) -> bool:
+    return (
+        a.data == b.data and a.names == b.names and np.array_equal(a.ids, b.ids) and np.array_equal(a.labels, b.labels)
     )
 
 
 def compared(a: Evidence, b: Evidence, condition: str, cls: int | None = None) -> Paired:
     """B against A on the same images, of one class or of all."""
-    if a.data != b.data or a.ids.tolist() != b.ids.tolist() or a.labels.tolist() != b.labels.tolist():
+    if not same_images(a, b):
         raise ValueError("models can be paired only on the same images: audit both on the same data")
     rows = slice(None) if cls is None else a.labels == cls
     return paired(a.correct(condition)[rows], b.correct(condition)[rows])

@@ -15,13 +15,24 @@ from leastwise.statistics.inequality import (
     rho,
     worst_k,
 )
-from leastwise.statistics.intervals import CONFIDENCE, Bounds, Counts, exact, lower, simultaneous, upper, wilson
+from leastwise.statistics.intervals import (
+    CONFIDENCE,
+    Bounds,
+    ClassCounts,
+    Counts,
+    PerClass,
+    exact,
+    lower,
+    simultaneous,
+    upper,
+    wilson,
+)
 from leastwise.statistics.paired import ClassWise, Paired, class_wise, paired
 from leastwise.statistics.pairwise import Ranking, holm, ranking, two_classes
 from leastwise.statistics.power import against_threshold, between_classes, same_images
 from leastwise.statistics.race import Round, bounds, race, replay
 from leastwise.statistics.seeds import GroupDifference, class_groups, groups
-from leastwise.statistics.spread import Spread, homogeneity, spread
+from leastwise.statistics.spread import Spread, homogeneity, spread, variance_bounds
 from leastwise.statistics.terms import Term, parse
 from leastwise.statistics.worst import Worst, expected_minimum, probability_worst, worst
 
@@ -29,11 +40,13 @@ __all__ = [
     "CONFIDENCE",
     "Agreement",
     "Bounds",
+    "ClassCounts",
     "ClassWise",
     "Counts",
     "GroupDifference",
     "Outcome",
     "Paired",
+    "PerClass",
     "Ranking",
     "Result",
     "Round",
@@ -79,6 +92,7 @@ __all__ = [
     "spread",
     "two_classes",
     "upper",
+    "variance_bounds",
     "wilson",
     "worst",
     "worst_k",

@@ -48,7 +48,9 @@ def groups(a: Sequence[OneRun], b: Sequence[OneRun], confidence: float = CONFIDE
     if n < 2:
         nan = float("nan")
         return GroupDifference(n, difference, nan, nan, nan, nan, nan, nan)
-    test = float((y.mean(0) - x.mean(0)).var(ddof=1)) / n
+    # One imaginary image for each side alone, as `paired` has them: models that never disagreed here may elsewhere.
+    by_image = np.append(y.mean(0) - x.mean(0), [-1.0, 1.0])
+    test = float(by_image.var(ddof=1)) / (n + 2)
     total, doubt = test, test**2 / (n - 1)
     for share, hits in training_shares(x, y):
         between, training = components(hits)

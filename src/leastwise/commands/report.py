@@ -1,0 +1,53 @@
+"""`leastwise report`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from leastwise.commands.shared import Screen
+
+
+@dataclass(frozen=True)
+class Report:
+    """Make one self-contained HTML page of one or more audits, or export one as a table.
+
+    The ending of --out decides: .html is the page; .csv and .parquet hold one row per image and condition; .md and
+    .tex the table of classes.
+    """
+
+    results: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="DIR")]
+    """folders that `leastwise audit` wrote; the first is what the others are compared with"""
+    out: Annotated[Path, tyro.conf.arg(metavar="FILE", aliases=["-o"])] = Path("report.html")
+    """where the page or table goes"""
+    names: Annotated[str, tyro.conf.arg(metavar="A,B,…")] = ""
+    """what to call the models; as they were typed, or as their folders, unless given"""
+    title: str = "Class-wise robustness audit"
+    """title of the page"""
+
+    def run(self) -> None:
+        from leastwise import report
+        from leastwise.store import write_atomic
+
+        if not self.results:
+            raise ValueError("a report needs at least one folder that `leastwise audit` wrote: give its name")
+        names = [name.strip() for name in self.names.split(",")] if self.names else []
+        models = report.opened_all(self.results, names)
+        kind = self.out.suffix.lower()
+        tables = {".md": report.table_markdown, ".tex": report.table_latex}
+        exports = {".csv": report.write_csv, ".parquet": report.write_parquet}
+        if kind in (".html", ".htm"):
+            write_atomic(self.out, report.page(models, self.title).encode())
+        elif kind not in tables | exports:
+            raise ValueError(f"--out must end in .html, .csv, .parquet, .md or .tex, but saw {self.out}")
+        elif len(models) > 1:
+            raise ValueError(f"a {kind} file holds one audit, but saw {len(models)}: give them one by one")
+        elif kind in exports:
+            exports[kind](models[0].evidence, self.out)
+        else:
+            write_atomic(self.out, tables[kind](models[0].evidence).encode())
+        console = Screen()
+        for model in models:
+            report.say(console, f"{model.name}: {report.headline(model.evidence)}")
+        report.say(console, f"Report: {self.out} ({self.out.stat().st_size / 1e6:.2f} MB)")

@@ -1,0 +1,67 @@
+"""Which class is the worst? Attacks are spent only on the classes that may still be it."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from leastwise import statistics
+from leastwise.audit import Auditor
+from leastwise.data import Dataset
+from leastwise.frame import Tally
+from leastwise.models import Classifier
+from leastwise.noise import shuffled
+from leastwise.statistics import Round
+
+Survived = Mapping[int, "np.ndarray"]  # by class: which of the attacked images are still right
+Attacked = Callable[[Mapping[int, "np.ndarray"]], Survived]  # positions by class
+
+
+@dataclass(frozen=True)
+class RaceRecipe:
+    """What determines the course of a race; the audit's recipe says the model, the data, the attack and the seed."""
+
+    audit: str  # key
+    batch: int = 25  # images of a class in a round
+    confidence: float = statistics.CONFIDENCE
+
+    def __post_init__(self) -> None:
+        if self.batch < 1:
+            raise ValueError(f"a round needs at least 1 image per class, but saw {self.batch}")
+        if not 0.5 < self.confidence < 1:
+            raise ValueError(f"the confidence must lie between 0.5 and 1, but saw {self.confidence:g}")
+
+
+def lanes(auditor: Auditor, data: Dataset) -> list["np.ndarray"]:
+    """The positions of every class's images, in an order drawn from the seed: no image twice, each as good as any."""
+    order = shuffled(torch.from_numpy(data.ids), auditor.recipe.seed, "race").numpy()
+    labels = data.labels[order]
+    return [order[labels == c] for c in range(data.k)]
+
+
+def attacked(auditor: Auditor, data: Dataset, crafted_on: Classifier) -> Attacked:
+    """Attack the images of a round, all classes in shared batches."""
+    ((name, _),) = auditor.recipe.conditions
+
+    def run(wanted: Mapping[int, "np.ndarray"]) -> Survived:
+        positions = np.concatenate(list(wanted.values()))
+        found = auditor.piece(name, data, positions, crafted_on, Tally.empty(data.k), lambda done, so_far: None)
+        right = found.predicted == data.labels[positions]
+        ends = np.cumsum([len(some) for some in wanted.values()])[:-1]
+        return dict(zip(wanted, np.split(right, ends), strict=True))
+
+    return run
+
+
+def race(recipe: RaceRecipe, places: list["np.ndarray"], attack: Attacked) -> Iterator[Round]:
+    """The rounds, one by one; `attack` may look up what an interrupted race found before."""
+    at = [0] * len(places)
+
+    def draw(wanted: Mapping[int, int]) -> Survived:
+        rows = {c: places[c][at[c] : at[c] + count] for c, count in wanted.items()}
+        for c, count in wanted.items():
+            at[c] += count
+        return attack(rows)
+
+    yield from statistics.race(draw, [len(some) for some in places], recipe.batch, recipe.confidence)

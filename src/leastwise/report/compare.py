@@ -1,0 +1,273 @@
+"""Two or more models, or groups of seeds of them, on the same images: what differs, and what only chance made.
+
+A side is one model or several trainings of it. Single models are paired image by image (McNemar's exact test, Holm over
+the classes). With several trainings the interval also covers another training: its share is shown apart from the test
+images'. Differences are later side minus first side, in fractions.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from leastwise.evidence import Evidence
+from leastwise.report.fairness import number
+from leastwise.report.page import Audited
+from leastwise.report.results import opened
+from leastwise.report.table import percent, same_images, say
+from leastwise.statistics import (
+    CONFIDENCE,
+    GroupDifference,
+    Paired,
+    agreement,
+    class_groups,
+    class_wise,
+    dominated,
+    groups,
+    paired,
+    rho,
+    worst,
+)
+
+CLEAN = "clean"
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    name: str
+    models: tuple[Audited, ...]
+
+    @property
+    def first(self) -> Evidence:
+        return self.models[0].evidence
+
+    def hits(self, condition: str) -> list["np.ndarray"]:
+        return [model.evidence.correct(condition) for model in self.models]
+
+    def accuracy(self, condition: str) -> "np.ndarray":
+        """Of every class, the mean over the trainings."""
+        return np.mean([model.evidence.tally(condition).accuracy.numpy() for model in self.models], axis=0)
+
+
+def sides(arguments: Sequence[str], names: Sequence[str] = ()) -> tuple[Side, ...]:
+    """`A B1,B2,B3`: a folder, or several trainings of one method separated by commas."""
+    if len(arguments) < 2:
+        raise ValueError(f"a comparison needs at least two results, but saw {len(arguments)}: give two folders or more")
+    found = [tuple(opened(Path(part)) for part in text.split(",") if part) for text in arguments]
+    if any(not models for models in found):
+        raise ValueError("a side without a folder cannot be compared: separate folders by single commas")
+    if names and len(names) != len(found):
+        raise ValueError(f"{len(found)} sides need {len(found)} names, but saw {len(names)}: separate them by commas")
+    typed = [models[0].name if len(models) == 1 else short(text) for text, models in zip(arguments, found, strict=True)]
+    chosen = list(names) or (typed if len(set(typed)) == len(typed) else [short(text) for text in arguments])
+    if len(set(chosen)) != len(chosen):
+        chosen = list(arguments)
+    made = tuple(Side(name, models) for name, models in zip(chosen, found, strict=True))
+    for side in made:
+        for model in side.models:
+            if not same_images(made[0].first, model.evidence):
+                raise ValueError(
+                    f"models can be compared only on the same images, and {side.name} saw others than "
+                    f"{made[0].name}: audit both on the same data"
+                )
+    return made
+
+
+def short(text: str) -> str:
+    """Folders by their last parts."""
+    return ",".join(Path(part).resolve().name for part in text.split(",") if part)
+
+
+def shared_conditions(found: Sequence[Side]) -> list[str]:
+    every = [model.evidence for side in found for model in side.models]
+    return [name for name in every[0].conditions if all(name in one.conditions for one in every)]
+
+
+def strongest(found: Sequence[Side], condition: str = "") -> str:
+    """The condition to compare under: as asked, or the one with the lowest accuracy of those that all sides have."""
+    shared = shared_conditions(found)
+    if condition and condition not in shared:
+        raise ValueError(f"not all results have {condition!r}: choose {', '.join(shared) or 'results that share one'}")
+    if not shared:
+        raise ValueError("the results share no condition: audit the models under the same attacks")
+    return condition or min(shared, key=lambda name: found[0].first.tally(name).overall)
+
+
+def comparison(found: Sequence[Side], condition: str) -> dict[str, Any]:
+    """Everything the terminal shows, as plain values."""
+    shown = [name for name in dict.fromkeys((CLEAN, condition)) if name in shared_conditions(found)]
+    first, names = found[0], found[0].first.names
+    return {
+        "condition": condition,
+        "images": len(first.first.ids),
+        "classes": list(names),
+        "models": pareto(found, shown, condition),
+        "changes": [
+            {"from": first.name, "to": side.name, "conditions": {name: change(first, side, name) for name in shown}}
+            for side in found[1:]
+        ],
+        "agreement": [
+            {"models": [a.name, b.name], "conditions": {name: agreed(a, b, name) for name in shown}}
+            for i, a in enumerate(found)
+            for b in found[i + 1 :]
+        ],
+    }
+
+
+def pareto(found: Sequence[Side], shown: Sequence[str], condition: str) -> list[dict[str, Any]]:
+    """Clean, robust and worst-class accuracy of each side; ρ (WAT) against the first; who is beaten in all three."""
+    rows: list[dict[str, Any]] = []
+    for side in found:
+        accuracy = side.accuracy(condition)
+        overall = {name: float(np.mean([m.evidence.tally(name).overall for m in side.models])) for name in shown}
+        tallies = [model.evidence.tally(condition) for model in side.models]
+        lowest = [worst(t.correct.numpy(), t.n.numpy()) for t in tallies]
+        rows.append(
+            {
+                "name": side.name,
+                "trainings": len(side.models),
+                "overall": overall,
+                "worst_class": side.first.names[int(np.nanargmin(accuracy))],
+                # Of every training its own worst class: with several they may differ.
+                "worst": float(np.mean([w.plug_in for w in lowest])),
+                "worst_corrected": float(np.mean([w.corrected for w in lowest])),
+            }
+        )
+    base = rows[0]
+    for row in rows:
+        row["rho"] = number(rho(row["worst"], row["overall"][condition], base["worst"], base["overall"][condition]))
+    scores = np.array([[*row["overall"].values(), row["worst"]] for row in rows])
+    for row, beaten in zip(rows, dominated(scores).tolist(), strict=True):
+        row["dominated"] = beaten
+    return rows
+
+
+def change(a: Side, b: Side, condition: str) -> dict[str, Any]:
+    x, y, labels, k = a.hits(condition), b.hits(condition), a.first.labels, a.first.k
+    if len(x) == len(y) == 1:
+        by_class = class_wise(x[0], y[0], labels, k)
+        whole = paired(x[0], y[0])
+        return {
+            "overall": pair_block(whole, whole.p),
+            "classes": [
+                None if one is None else pair_block(one, float(p))
+                for one, p in zip(by_class.classes, by_class.adjusted, strict=True)
+            ],
+        }
+    # Groups have no exact test: a class is marked if its interval, widened for the number of classes, excludes 0.
+    present = int((np.bincount(labels, minlength=k) > 0).sum())
+    plain, wide = class_groups(x, y, labels, k), class_groups(x, y, labels, k, 1 - (1 - CONFIDENCE) / present)
+    whole_group = groups(x, y)
+    return {
+        "overall": group_block(whole_group, whole_group),
+        "classes": [
+            None if one is None or all_one is None else group_block(one, all_one)
+            for one, all_one in zip(plain, wide, strict=True)
+        ],
+    }
+
+
+def pair_block(found: Paired, p: float) -> dict[str, Any]:
+    return {
+        "n": found.n,
+        "difference": number(found.difference),
+        "low": found.low,
+        "high": found.high,
+        "gained": found.gained,
+        "lost": found.lost,
+        "p_adjusted": p,
+        "significant": p < 1 - CONFIDENCE,
+    }
+
+
+def group_block(found: GroupDifference, decisive: GroupDifference) -> dict[str, Any]:
+    return {
+        "n": found.n,
+        "difference": number(found.difference),
+        "low": number(found.low),
+        "high": number(found.high),
+        "training_sd": [number(found.training_a), number(found.training_b)],
+        "test_error": number(found.test),
+        "significant": bool(decisive.low > 0 or decisive.high < 0),
+    }
+
+
+def agreed(a: Side, b: Side, condition: str) -> dict[str, Any]:
+    found = agreement(a.accuracy(condition), b.accuracy(condition))
+    return {"kendall": number(found.kendall), "spearman": number(found.spearman), "cosine": number(found.cosine)}
+
+
+def print_comparison(console: Console, made: dict[str, Any]) -> None:
+    condition = made["condition"]
+    say(console, f"{made['images']:,} images, the same for all models; accuracy in %", style="bold")
+    console.print(pareto_table(made))
+    several = any(row["trainings"] > 1 for row in made["models"])
+    for pair in made["changes"]:
+        say(console, f"\n{pair['to']} minus {pair['from']}, in points [95 % interval]", style="bold")
+        names = list(pair["conditions"])
+        for some in [[name] for name in names] if several else [names]:
+            console.print(change_table(made["classes"], {name: pair["conditions"][name] for name in some}, several))
+    say(console, "* a difference that chance does not explain, corrected for the number of classes")
+    if several:
+        say(
+            console,
+            "intervals cover another training and other test images; sd is the spread over trainings alone, without "
+            "the noise of the test set, of the first and of the second side",
+        )
+    else:
+        say(console, "intervals cover other test images, not another training: give several seeds of each, A1,A2 B1,B2")
+    for pair in made["agreement"]:
+        found = pair["conditions"][condition]
+        said = ", ".join(f"{name} {shown(found[name])}" for name in ("kendall", "spearman", "cosine"))
+        say(console, f"class profiles of {' and '.join(pair['models'])} under {condition}: {said}")
+
+
+def pareto_table(made: dict[str, Any]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column("model", overflow="fold")
+    for name in [*made["models"][0]["overall"], "worst class", "ρ", ""]:
+        table.add_column(Text(name), justify="right")
+    for row in made["models"]:
+        name = row["name"] + (f" ({row['trainings']} trainings)" if row["trainings"] > 1 else "")
+        cells = [percent(value) for value in row["overall"].values()]
+        cells += [f"{row['worst_class']} {percent(row['worst'])}", shown(row["rho"], sign=True)]
+        table.add_row(Text(name), *map(Text, cells), "beaten in all" if row["dominated"] else "")
+    return table
+
+
+def change_table(classes: Sequence[str], conditions: Mapping[str, Any], several: bool) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column("class", overflow="fold", max_width=20)
+    for name in conditions:
+        table.add_column(Text(name), justify="right", no_wrap=True)
+        if several:
+            table.add_column("sd over trainings", justify="right", no_wrap=True)
+    for i, name in enumerate(classes):
+        found = [condition["classes"][i] for condition in conditions.values()]
+        if all(one is not None for one in found):
+            table.add_row(Text(name), *(cell for one in found for cell in change_cells(one, several)))
+    table.add_section()
+    whole = [condition["overall"] for condition in conditions.values()]
+    table.add_row("overall", *(cell for one in whole for cell in change_cells(one, several)))
+    return table
+
+
+def change_cells(one: dict[str, Any], several: bool) -> list[Text]:
+    low, high = (0.0 if one[end] is None else one[end] for end in ("low", "high"))
+    interval = f"[{100 * low:+.1f}, {100 * high:+.1f}]"
+    mark = "*" if one["significant"] else " "
+    style = "bold" if one["significant"] else ""
+    cells = [Text(f"{100 * one['difference']:+.1f} {interval:>15}{mark}", style=style)]
+    if several:
+        cells.append(Text(" / ".join("–" if sd is None else f"{100 * sd:.1f}" for sd in one["training_sd"])))
+    return cells
+
+
+def shown(value: float | None, sign: bool = False) -> str:
+    return "–" if value is None else f"{value:+.2f}" if sign else f"{value:.2f}"

@@ -1,0 +1,158 @@
+"""The class table as CSV, LaTeX and Markdown, and the evidence as CSV and parquet.
+
+A table cell is accuracy in percent with its 95 % Wilson interval; a class without images is empty.
+"""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from leastwise.evidence import SUMS, Evidence, Record
+from leastwise.report.table import percent, span
+from leastwise.statistics import wilson
+from leastwise.store import write_atomic
+
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+}
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would run when it opens a CSV file
+
+
+def table_csv(evidence: Evidence) -> str:
+    """A row per class; per condition n, correct, accuracy, low and high as fractions with six digits."""
+    frame = evidence.frame()
+    low, high = wilson(frame.correct.numpy(), frame.n.numpy())
+    parts = ("n", "correct", "accuracy", "low", "high")
+    rows: list[list[str]] = [["class", *(f"{name}.{part}" for name in frame.conditions for part in parts)]]
+    for c, name in enumerate(evidence.names):
+        row = [name]
+        for m in range(len(frame.conditions)):
+            n, correct = int(frame.n[m, c]), int(frame.correct[m, c])
+            shown = [f"{v:.6f}" for v in (correct / n, low[m, c], high[m, c])] if n else ["", "", ""]
+            row += [str(n), str(correct), *shown]
+        rows.append(row)
+    return csv_text(rows)
+
+
+def table_markdown(evidence: Evidence) -> str:
+    header, rows = cells(evidence)
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+    return "".join(f"| {' | '.join(map(markdown, line))} |\n" for line in lines)
+
+
+def table_latex(evidence: Evidence) -> str:
+    """For the booktabs package; the worst class of each condition is bold."""
+    header, rows = cells(evidence)
+    frame = evidence.frame()
+    lines = [[latex(cell) for cell in row] for row in rows]
+    for m, worst in enumerate(frame.worst.tolist()):
+        lines[worst][m + 1] = rf"\textbf{{{lines[worst][m + 1]}}}"
+    body = "".join(f"{' & '.join(line)} \\\\\n" for line in lines)
+    return (
+        f"% needs \\usepackage{{booktabs}}; accuracy in percent [95 % Wilson interval]\n"
+        f"\\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}\n\\toprule\n"
+        f"{' & '.join(map(latex, header))} \\\\\n\\midrule\n{body}\\bottomrule\n\\end{{tabular}}\n"
+    )
+
+
+def cells(evidence: Evidence) -> tuple[list[str], list[list[str]]]:
+    """A header and a row per class, as people read them; the last row is all images together."""
+    frame = evidence.frame()
+    low, high = wilson(frame.correct.numpy(), frame.n.numpy())
+    accuracy = frame.accuracy.tolist()
+    rows = []
+    for c, name in enumerate(evidence.names):
+        shown = [
+            f"{percent(accuracy[m][c])} {span(low[m, c], high[m, c])}" if frame.n[m, c] else ""
+            for m in range(len(frame.conditions))
+        ]
+        rows.append([name, *shown])
+    rows.append(["overall", *map(percent, frame.overall.tolist())])
+    return ["class", *frame.conditions], rows
+
+
+def latex(text: str) -> str:
+    # An opening bracket at the start of a row would be read as the argument of the line break before it.
+    escaped = "".join(LATEX.get(letter, letter) for letter in text)
+    return f"{{}}{escaped}" if escaped.startswith("[") else escaped
+
+
+def markdown(text: str) -> str:
+    """Text that no Markdown reader takes for markup or for another cell."""
+    safe = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return "".join(f"\\{letter}" if letter in "\\`*_|" else letter for letter in safe)
+
+
+def csv_text(rows: Sequence[Sequence[str]]) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows([[inert(cell) for cell in row] for row in rows])
+    return out.getvalue()
+
+
+def inert(cell: str) -> str:
+    """A class name that begins like a formula gets an apostrophe; numbers stay as they are."""
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}" if cell.startswith(FORMULA) else cell
+    return cell
+
+
+PER_EXAMPLE = tuple(f.name for f in fields(Record) if f.name not in SUMS)
+
+
+def columns(evidence: Evidence) -> dict[str, Any]:
+    """One row per example and condition: id, label, class, condition, and everything recorded of it."""
+    n, k = len(evidence.ids), len(evidence.conditions)
+    names = np.array(evidence.names, dtype=object)
+    records = list(evidence.conditions.values())
+    made: dict[str, Any] = {
+        "id": np.tile(evidence.ids, k),
+        "label": np.tile(evidence.labels, k),
+        "class": np.tile(names[evidence.labels], k),
+        "condition": np.repeat(np.array(list(evidence.conditions), dtype=object), n),
+        "correct": np.concatenate([evidence.correct(name) for name in evidence.conditions]),
+    }
+    return made | {name: np.concatenate([getattr(r, name) for r in records]) for name in PER_EXAMPLE}
+
+
+def write_csv(evidence: Evidence, path: Path) -> None:
+    """Floats are written so that reading them gives the same float32."""
+    made = columns(evidence)
+    texts = [
+        [str(v) for v in column.tolist()] if column.dtype != np.float32 else list(map(str, column))
+        for column in made.values()
+    ]
+    write_atomic(path, csv_text([list(made), *map(list, zip(*texts, strict=True))]).encode())
+
+
+def write_parquet(evidence: Evidence, path: Path) -> None:
+    """The same columns, with the recipe, its key and the class names in the file's metadata."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ModuleNotFoundError:
+        raise ValueError('parquet needs pyarrow, which is not installed: pip install "leastwise[parquet]"') from None
+    table = pa.table({name: pa.array(column) for name, column in columns(evidence).items()})
+    about = {"leastwise.recipe": evidence.recipe, "leastwise.key": evidence.key}
+    out = io.BytesIO()
+    pq.write_table(table.replace_schema_metadata(about), out, compression="zstd")
+    write_atomic(path, out.getvalue())

@@ -1,0 +1,144 @@
+"""Evidence -> how unequally a condition treats the classes, with every number under a name of its own.
+
+The same letters mean different things in different papers: CV is a variance here (Tian) and not the coefficient of
+variation, and NSD has two readings, both given. Accuracies and shares are fractions; `cv` is in percent squared and
+`sd_debiased` in points, as papers print them.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from leastwise.evidence import Evidence
+from leastwise.report.findings import Finding, finding
+from leastwise.statistics import (
+    Value,
+    boundary_error,
+    confidence_variance,
+    cvar,
+    false_positive_rate,
+    gini,
+    nsd_accuracy,
+    nsd_error,
+    pair_game,
+    source_game,
+    worst_k,
+)
+
+WORST_K = (2, 3, 5, 10)
+SHARES = (0.1, 0.2, 0.3)
+MANY = 200  # classes from which the groups of a ranking are left out: they take seconds and nobody reads them
+
+
+def fairness(evidence: Evidence, condition: str, cost: "np.ndarray | None" = None) -> dict[str, Any]:
+    """Everything papers report on the spread over classes; `cost` is of taking the row's class for the column's."""
+    found = finding(evidence, condition)
+    record = evidence.conditions[condition]
+    accuracy = found.correct / np.where(found.n > 0, found.n, np.nan)
+    counts = confusion(evidence, condition)
+    present = int((found.n > 0).sum())
+    clean = evidence.tally("clean").accuracy.numpy() if "clean" in evidence.conditions else None
+    return {
+        "worst": worst_block(found),
+        "cv": {
+            "plug_in": number(1e4 * found.spread.plug_in),
+            "debiased": number(1e4 * found.spread.debiased),
+            "error": number(1e4 * found.spread.error),
+            "low": number(1e4 * found.spread_low),
+            "high": number(1e4 * found.spread_high),
+            "left_out": [evidence.names[c] for c in found.spread.left_out],
+        },
+        "sd_debiased": number(100 * found.spread.sd) if found.spread.used > 1 else None,
+        "homogeneity_p": number(found.same),
+        "worst_k": {str(k): number(worst_k(accuracy, k)) for k in WORST_K if k < present},
+        "cvar": {f"{share:g}": number(cvar(accuracy, share)) for share in SHARES},
+        "gini": number(gini(accuracy)),
+        "nsd_error": number(nsd_error(accuracy)),
+        "nsd_accuracy": number(nsd_accuracy(accuracy)),
+        "boundary_error": None if clean is None else numbers(boundary_error(clean, accuracy)),
+        "false_positive_rate": numbers(false_positive_rate(counts)),
+        "confusion_norm": number(off_diagonal_norm(counts)),
+        "confidence_variance": numbers(confidence_variance(record.p_squared, evidence.labels, evidence.k)),
+        "entropy": numbers(class_means(record.entropy, evidence)),
+        "rank_groups": [[evidence.names[c] for c in group] for group in found.ranking.groups]
+        if present < MANY
+        else None,
+        "game": game(evidence, condition, counts, cost),
+    }
+
+
+def worst_block(found: Finding) -> dict[str, Any]:
+    """`low` to `high` covers the accuracy of the truly worst class, whichever it is."""
+    worst = found.worst
+    return {
+        "class": found.names[worst.index],
+        "plug_in": worst.plug_in,
+        "corrected": worst.corrected,
+        "low": worst.low,
+        "high": worst.high,
+        "confidence": worst.confidence,
+        "probability": numbers(found.probability),
+    }
+
+
+def game(evidence: Evidence, condition: str, counts: "np.ndarray", cost: "np.ndarray | None") -> dict[str, Any]:
+    """What an attacker gains who picks the class, and the pair of classes where those were tried.
+
+    Without costs every mistake costs 1.
+    """
+    k = evidence.k
+    costs = np.ones((k, k)) - np.eye(k) if cost is None else cost
+    made = {"class": value(source_game(counts, costs), evidence)}
+    reached = evidence.conditions[condition].reached
+    if reached.size:
+        made["pair"] = value(pair_game(reached, counts.sum(1), costs), evidence)
+    return made
+
+
+def value(found: Value, evidence: Evidence) -> dict[str, Any]:
+    target = {} if found.target is None else {"target": evidence.names[found.target]}
+    return (
+        {"source": evidence.names[found.source]} | target | {"cost": found.value, "low": found.low, "high": found.high}
+    )
+
+
+def confusion(evidence: Evidence, condition: str) -> "np.ndarray":
+    """Counts of images by true (row) and predicted class."""
+    k = evidence.k
+    where = evidence.labels.astype(np.int64) * k + evidence.conditions[condition].predicted
+    return np.bincount(where, minlength=k * k).reshape(k, k)
+
+
+def off_diagonal_norm(counts: "np.ndarray") -> float:
+    """The largest singular value of the shares that go astray: one number for how concentrated mistakes are."""
+    share = counts / np.maximum(counts.sum(1), 1)[:, None]
+    np.fill_diagonal(share, 0.0)
+    return float(np.linalg.norm(share, 2))
+
+
+def class_means(values: "np.ndarray", evidence: Evidence) -> "np.ndarray":
+    n = np.bincount(evidence.labels, minlength=evidence.k)
+    total = np.bincount(evidence.labels, weights=values.astype(np.float64), minlength=evidence.k)
+    return total / np.where(n > 0, n, np.nan)
+
+
+def number(value: float) -> float | None:
+    """JSON has no NaN and no infinity: what is missing is null."""
+    return value if math.isfinite(value) else None
+
+
+def numbers(values: "np.ndarray") -> list[float | None]:
+    return [number(value) for value in values.tolist()]
+
+
+def game_line(block: Mapping[str, Any]) -> str:
+    """The game in a sentence."""
+    pick, pair = block["class"], block.get("pair")
+    said = f"an attacker who picks the class gains {pick['cost']:.3f} [{pick['low']:.3f}, {pick['high']:.3f}] with "
+    said += str(pick["source"])
+    if pair:
+        said += f"; who picks a pair, {pair['cost']:.3f} [{pair['low']:.3f}, {pair['high']:.3f}] by turning "
+        said += f"{pair['source']} into {pair['target']}"
+    return said

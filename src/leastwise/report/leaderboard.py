@@ -1,0 +1,61 @@
+"""The flat keys of RobustBench's model files, in its own units: percent as text, eps as people write it."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from leastwise.evidence import Evidence
+from leastwise.masking import ball_of, masking
+
+
+def leaderboard(evidence: Evidence, run: Mapping[str, Any]) -> dict[str, Any]:
+    """What an audit knows of them; null where only the authors of a model could know."""
+    clean, attacked, corrupted = (percent(evidence, names) for names in conditions(evidence))
+    return {
+        "link": None,
+        "name": run.get("model"),
+        "authors": None,
+        "additional_data": None,
+        "number_forward_passes": 1,
+        "dataset": str(run["data"]).partition("/")[0] if "data" in run else None,
+        "venue": None,
+        "architecture": run.get("arch"),
+        "eps": eps(evidence),
+        "clean_acc": clean,
+        "reported": None,
+        "autoattack_acc": attacked,
+        "corruptions_acc": corrupted,
+        "external": None,
+        "unreliable": bool(masking(evidence)),
+        "footnote": " ".join(f"{text}." for text in evidence.warnings) or None,
+    }
+
+
+def attacks(evidence: Evidence) -> dict[str, Mapping[str, Any]]:
+    return dict(json.loads(evidence.recipe)["conditions"])
+
+
+def conditions(evidence: Evidence) -> tuple[list[str], list[str], list[str]]:
+    """Which conditions are the clean images, AutoAttack's standard version, and corruptions."""
+    kinds = {name: attack["type"] for name, attack in attacks(evidence).items()}
+    clean = [name for name, kind in kinds.items() if kind == "Clean"]
+    corrupted = [name for name, kind in kinds.items() if kind == "Corrupted"]
+    return clean[:1], [name for name in kinds if name == "autoattack"], corrupted
+
+
+def percent(evidence: Evidence, names: list[str]) -> str | None:
+    """Mean accuracy over the conditions, with two digits."""
+    if not names:
+        return None
+    return f"{100 * sum(evidence.tally(name).overall for name in names) / len(names):.2f}"
+
+
+def eps(evidence: Evidence) -> str | None:
+    """The radius, if all attacks share one."""
+    balls = [ball_of(attack) for attack in attacks(evidence).values()]
+    found = {(ball["type"], ball["eps"]) for ball in balls if ball is not None}
+    if len(found) != 1:
+        return None
+    norm, radius = found.pop()
+    times = round(255 * radius, 6)
+    return f"{times:g}/255" if norm == "Linf" and times == round(times) else f"{radius:g}"

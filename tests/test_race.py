@@ -1,0 +1,102 @@
+"""A race over a network: every image at most once, the same rounds after an interruption, an honest answer."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from leastwise import engine
+from leastwise.attacks import CE, PGD
+from leastwise.audit import Auditor, auditor
+from leastwise.balls import Linf
+from leastwise.data import Dataset, load
+from leastwise.models import build
+from leastwise.race import RaceRecipe, attacked, lanes, race
+from leastwise.report import race_sentence
+from leastwise.statistics import Round
+from leastwise.train import Training, fit
+
+ATTACK = PGD(Linf(0.02), CE(), step=0.01, steps=3, keep="fooled")
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return load("fashion-mini/test").take(60)
+
+
+@pytest.fixture(scope="module")
+def judge(data: Dataset) -> Auditor:
+    model = build("convnet", data.shape, data.k, seed=0)
+    for _ in fit(model, load("fashion-mini/train").take(50), Training(epochs=2)):
+        pass
+    return auditor(model, data, (("pgd3", ATTACK),), batch_size=50)
+
+
+def rounds(judge: Auditor, data: Dataset) -> list[Round]:
+    return list(race(RaceRecipe(judge.key, 10), lanes(judge, data), attacked(judge, data, judge.model)))
+
+
+def test_a_race_sees_what_an_audit_sees(judge: Auditor, data: Dataset) -> None:
+    whole = judge.part(data)
+    places = lanes(judge, data)
+    assert sorted(np.concatenate(places).tolist()) == list(range(len(data)))
+    right = dict(zip(whole.ids.tolist(), whole.correct("pgd3").tolist(), strict=True))
+    last = rounds(judge, data)[-1]
+    for c in range(data.k):
+        seen = data.ids[places[c][: last.n[c]]]
+        assert last.correct[c] == sum(right[i] for i in seen.tolist())
+    accuracy = whole.tally("pgd3").accuracy.numpy()
+    assert int(accuracy.argmin()) in last.contenders
+
+
+def test_an_interrupted_race_goes_on_and_attacks_nothing_twice(judge: Auditor, data: Dataset, tmp_path: Path) -> None:
+    recipe = RaceRecipe(judge.key, 10)
+    engine.race_task(judge, data, tmp_path / "whole", recipe).run()
+    seen = []
+
+    def stop(event: engine.Event) -> None:
+        if isinstance(event, Round):
+            seen.append(event)
+            if len(seen) == 2:
+                raise KeyboardInterrupt
+
+    task = engine.race_task(judge, data, tmp_path / "cut", recipe)
+    with pytest.raises(KeyboardInterrupt):
+        task.run(stop)
+    assert not task.finished
+    kept = sorted(path.name for path in (tmp_path / "cut" / engine.SHARDS).glob("*.json"))
+    assert kept == ["000000.json", "000001.json"]
+    before = (tmp_path / "cut" / engine.SHARDS / kept[0]).stat().st_mtime_ns
+    again: list[Round] = []
+
+    def look(event: engine.Event) -> None:
+        if isinstance(event, Round):
+            if not again:
+                assert (tmp_path / "cut" / engine.SHARDS / kept[0]).stat().st_mtime_ns == before
+            again.append(event)
+
+    task.run(look)
+    assert task.finished and not (tmp_path / "cut" / engine.SHARDS).exists()
+    assert (tmp_path / "cut" / engine.RACE).read_bytes() == (tmp_path / "whole" / engine.RACE).read_bytes()
+    assert again[-1].n.tolist() == rounds(judge, data)[-1].n.tolist()
+
+
+def test_the_answer_says_what_was_spent(judge: Auditor, data: Dataset, tmp_path: Path) -> None:
+    task = engine.race_task(judge, data, tmp_path, RaceRecipe(judge.key, 10))
+    task.run()
+    found = json.loads((tmp_path / engine.RACE).read_text())
+    assert found["attacked"] == sum(found["n"]) <= found["images"] == 600
+    assert found["rounds"] == len(rounds(judge, data))
+    gone = [row["class"] for row in found["eliminated"]]
+    assert sorted(gone + found["contenders"]) == sorted(data.names)
+    told = race_sentence(found)
+    assert f"{found['attacked']:,} of 600 images" in told
+    assert told.startswith("Undecided among" if found["worst"] is None else "The worst class under pgd3 is")
+
+
+def test_bad_settings_are_refused() -> None:
+    with pytest.raises(ValueError, match="at least 1 image"):
+        RaceRecipe("k", 0)
+    with pytest.raises(ValueError, match=r"between 0\.5 and 1, but saw 1"):
+        RaceRecipe("k", 5, 1.0)
