@@ -66,6 +66,8 @@ def fast(ball: Ball) -> PGD:
     return PGD(ball, CE(), 1.25 * ball.eps, 1, Uniform())
 
 
+ME_PAPER = "on rethinking robust fairness, ICLR 2022 submission"
+
 METHODS: dict[str, Method] = {
     "standard": Method(lambda *_: Standard(), "CE(f(x), y)", "", "1"),
     "label-smoothing": Method(
@@ -109,13 +111,13 @@ METHODS: dict[str, Method] = {
     "me-at": Method(
         lambda *a: PGDAT(on_ce(*a), entropy=0.5),
         "CE(f(x'), y) - β·H(p(x'))",
-        "seed ME (ICLR 2022 submission)",
+        ME_PAPER,
         "n + 1",
     ),
     "me-trades": Method(
         lambda *a: TRADES(on_kl(*a), beta=15.0, entropy=1.0),
         "TRADES - β·H(p(x))",
-        "seed ME (ICLR 2022 submission)",
+        ME_PAPER,
         "n + 2, a clean forward",
     ),
     "avmixup": Method(
@@ -130,7 +132,7 @@ METHODS: dict[str, Method] = {
     "single-class-at": Method(
         lambda *a: SingleClassAT(on_ce(*a)),
         "CE(f(x'), y), x' attacked for some classes only",
-        "seed ME (ICLR 2022 submission)",
+        ME_PAPER,
         "1, and n for those classes",
     ),
     "targeted-at": Method(

@@ -16,7 +16,7 @@ from leastwise.types import Images, Labels, Logits, PerExample
 class Standard:
     """L = CE(f(x), y) - entropy · H(p(x)), the label smoothed by `smoothing`.
 
-    Maximum entropy (Pereyra et al. 2017; the seed's ME) has a positive `entropy`. Smoothing has two conventions: "all"
+    Maximum entropy (Pereyra et al. 2017) has a positive `entropy`. Smoothing has two conventions: "all"
     puts (1 - a) + a/k on the label (Szegedy et al., torch), "others" 1 - a (Pang et al.).
     """
 
