@@ -1,5 +1,7 @@
 """Runs jobs: a recipe in, one finished file out. The only module that knows where and how work is executed."""
 
+import contextlib
+import ctypes
 import itertools
 import json
 import shutil
@@ -74,6 +76,7 @@ class Task:
         """Do the work, or find it done; an interrupted training goes on behind its last epoch unless `fresh`."""
         if fresh or not self.finished:
             self.make_room(fresh)
+            steady_memory()
             begun = time.time()
             self.work(watch)
             write_json(self.folder / RUN, run_facts(begun, self.device) | dict(self.about))
@@ -277,6 +280,7 @@ def attack_shards(
                 one = auditor.evidence(data.where(positions), {name: found})
                 done.commit(piece_name(i, c), one.to_bytes(), time.monotonic() - start)
             so_far[name] = before + audits.tallied(data, positions, found)
+        give_back_memory()
         took += sum(done.seconds(piece_name(i, c)) for c in range(len(names)))  # in this run or in an earlier one
         each, left = took / (i + 1), np.inf if budget is None else budget - (time.monotonic() - begun)
         fit = i + 1 + int(min(len(shards) - i - 1, max(0.0, left / max(each, 1e-9))))
@@ -285,6 +289,27 @@ def attack_shards(
         if i + 1 >= fit:
             return i + 1
     return len(shards)
+
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
+
+
+def steady_memory() -> None:
+    """Keep blocks of 16 MB and more out of the heap, where gaps between small blocks add up: 150 MB over 50 shards.
+
+    glibc does so by itself until the first of them is freed, and then raises the limit to 32 MB. With a heap
+    that is not cut back at every turn this is no slower (14 s in the system instead of 18 for 50,000 images).
+    """
+    with contextlib.suppress(OSError, AttributeError):  # other systems have no such call
+        libc = ctypes.CDLL(None)
+        libc.mallopt(M_MMAP_THRESHOLD, 16 << 20)
+        libc.mallopt(M_TRIM_THRESHOLD, 512 << 20)
+
+
+def give_back_memory() -> None:
+    """Let the allocator return what is free."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def keep_images(folder: Path, shard: int, condition: int, batch: int, ids: Labels, x_adv: Images) -> None:
