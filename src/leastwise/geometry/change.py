@@ -1,0 +1,83 @@
+"""What a training costs each class, with intervals from images that both models saw."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from leastwise.geometry.features import PerClass
+
+CONFIDENCE = 0.95
+DRAWS = 2000  # of the bootstrap
+
+Hits = Bool[np.ndarray, " n"]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    value: float
+    low: float
+    high: float
+
+
+def drop_shares(before: PerClass, after: PerClass) -> PerClass:
+    """Each class's share of the fall of accuracy (tradeoff2022, Fig. 1c): sums to 1, negative for a class that gained.
+
+    NaN everywhere if nothing was lost on the whole; a missing class stays missing and does not count.
+    """
+    lost = before - after
+    total = float(np.nansum(lost))
+    return lost / total if total > 0 else np.full(len(lost), np.nan)
+
+
+def joint_share(
+    before: Hits,
+    after: Hits,
+    labels: Int[np.ndarray, " n"],
+    k: int,
+    classes: tuple[int, ...],
+    confidence: float = CONFIDENCE,
+    seed: int = 0,
+) -> Estimate:
+    """The share of the fall that some classes carry together, with a bootstrap interval over the same images."""
+    shares = drop_shares(accuracies(before, labels, k), accuracies(after, labels, k))
+    drawn_before, drawn_after = paired_draws(before, after, labels, k, seed)
+    lost = drawn_before - drawn_after
+    total = np.nansum(lost, axis=1)
+    drawn = lost[:, list(classes)].sum(1)[total > 0] / total[total > 0]
+    return Estimate(float(shares[list(classes)].sum()), *percentiles(drawn, confidence))
+
+
+def accuracies(hits: Hits, labels: Int[np.ndarray, " n"], k: int) -> PerClass:
+    n = np.bincount(labels, minlength=k)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.bincount(labels[hits], minlength=k) / n
+
+
+def paired_draws(
+    a: Hits, b: Hits, labels: Int[np.ndarray, " n"], k: int, seed: int = 0, draws: int = DRAWS
+) -> tuple[Float[np.ndarray, "_ k"], Float[np.ndarray, "_ k"]]:
+    """Class accuracies of two models on images drawn again with replacement, class by class, the same for both.
+
+    What a draw needs of a class is how many of its images both, only A, only B or neither got right: a multinomial
+    of the observed shares, so no image is touched. NaN for classes without images.
+    """
+    if not len(a) == len(b) == len(labels):
+        raise ValueError("models can be paired only on the same images: audit both on the same data")
+    kind = 2 * a.astype(np.int64) + b
+    table = np.bincount(labels.astype(np.int64) * 4 + kind, minlength=4 * k).reshape(k, 4)
+    rng = np.random.default_rng(seed)
+    first, second = np.full((draws, k), np.nan), np.full((draws, k), np.nan)
+    for c in np.flatnonzero(table.sum(1)):
+        n = int(table[c].sum())
+        drawn = rng.multinomial(n, table[c] / n, size=draws) / n
+        first[:, c], second[:, c] = drawn[:, 2] + drawn[:, 3], drawn[:, 1] + drawn[:, 3]
+    return first, second
+
+
+def percentiles(values: Float[np.ndarray, " n"], confidence: float = CONFIDENCE) -> tuple[float, float]:
+    if not len(values):
+        return float("nan"), float("nan")
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(values, [tail, 1 - tail])
+    return float(low), float(high)
