@@ -18,10 +18,10 @@ from leastwise.geometry import (
     extremes,
     joint_share,
     overfitting,
-    paired_draws,
     profile_similarity,
     rank_correlation,
     ranked,
+    resampled,
 )
 from leastwise.statistics import confidence_variance
 from tests.geometry.given import evidence_of, random_evidence
@@ -96,19 +96,22 @@ def hits(rng: np.random.Generator, labels: np.ndarray, p: np.ndarray) -> np.ndar
     return np.asarray(rng.random(len(labels)) < p[labels])
 
 
-def test_paired_draws_are_a_bootstrap_of_the_images() -> None:
+def test_resampling_has_the_moments_of_a_bootstrap_and_keeps_models_paired() -> None:
     rng = np.random.default_rng(0)
     labels = np.repeat([0, 1, 3], [40, 25, 60])
-    a, b = hits(rng, labels, np.array([0.9, 0.5, 0, 0.7])), hits(rng, labels, np.array([0.6, 0.4, 0, 0.7]))
-    b = np.where(rng.random(len(b)) < 0.5, a, b)  # correlated, as two models on the same images are
-    first, second = paired_draws(a, b, labels, 4, draws=4000)
-    assert np.isnan(first[:, 2]).all()
+    a = hits(rng, labels, np.array([0.9, 0.5, 0, 0.7]))
+    b = np.where(rng.random(len(a)) < 0.5, a, hits(rng, labels, np.array([0.6, 0.4, 0, 0.7])))
+    found = resampled([a, b], labels, 4, draws=4000)
+    assert np.isnan(found[:, :, 2]).all()
     for c in (0, 1, 3):
-        rows = np.flatnonzero(labels == c)
-        slow = rows[rng.integers(0, len(rows), (4000, len(rows)))]
-        x, y = a[slow].mean(1), b[slow].mean(1)
-        assert first[:, c].mean() == pytest.approx(x.mean(), abs=0.01)
-        assert (second - first)[:, c].std() == pytest.approx((y - x).std(), rel=0.06)
+        x, y = a[labels == c].astype(float), b[labels == c].astype(float)
+        n = len(x)
+        assert found[:, 0, c].mean() == pytest.approx(x.mean(), abs=0.01)
+        # The bootstrap's variance is the population variance over n, of the paired difference too.
+        assert found[:, 0, c].std() == pytest.approx(x.std() / np.sqrt(n), rel=0.05)
+        assert (found[:, 1, c] - found[:, 0, c]).std() == pytest.approx((y - x).std() / np.sqrt(n), rel=0.05)
+    with pytest.raises(ValueError, match="same images"):
+        resampled([a, b[:3]], labels, 4)
 
 
 def test_interval_of_a_joint_share_covers_the_truth() -> None:

@@ -1,6 +1,6 @@
 """Why classes are weak: pure functions of evidence, of features and of class accuracies. Fractions, never percent."""
 
-from leastwise.geometry.change import Estimate, accuracies, drop_shares, joint_share, paired_draws, percentiles
+from leastwise.geometry.change import Estimate, accuracies, drop_shares, joint_share, percentiles, resampled
 from leastwise.geometry.confusion import (
     Communities,
     Inside,
@@ -80,7 +80,6 @@ __all__ = [
     "most_similar",
     "overfitting",
     "own_plane",
-    "paired_draws",
     "partition",
     "percentiles",
     "plane_through",
@@ -89,6 +88,7 @@ __all__ = [
     "rank_correlation",
     "ranked",
     "rates",
+    "resampled",
     "scatter",
     "symmetry",
 ]

@@ -1,5 +1,6 @@
 """What a training costs each class, with intervals from images that both models saw."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,8 +42,8 @@ def joint_share(
 ) -> Estimate:
     """The share of the fall that some classes carry together, with a bootstrap interval over the same images."""
     shares = drop_shares(accuracies(before, labels, k), accuracies(after, labels, k))
-    drawn_before, drawn_after = paired_draws(before, after, labels, k, seed)
-    lost = drawn_before - drawn_after
+    drawn_again = resampled([before, after], labels, k, seed)
+    lost = drawn_again[:, 0] - drawn_again[:, 1]
     total = np.nansum(lost, axis=1)
     drawn = lost[:, list(classes)].sum(1)[total > 0] / total[total > 0]
     return Estimate(float(shares[list(classes)].sum()), *percentiles(drawn, confidence))
@@ -54,25 +55,23 @@ def accuracies(hits: Hits, labels: Int[np.ndarray, " n"], k: int) -> PerClass:
         return np.bincount(labels[hits], minlength=k) / n
 
 
-def paired_draws(
-    a: Hits, b: Hits, labels: Int[np.ndarray, " n"], k: int, seed: int = 0, draws: int = DRAWS
-) -> tuple[Float[np.ndarray, "_ k"], Float[np.ndarray, "_ k"]]:
-    """Class accuracies of two models on images drawn again with replacement, class by class, the same for both.
+def resampled(
+    hits: Sequence[Hits], labels: Int[np.ndarray, " n"], k: int, seed: int = 0, draws: int = DRAWS
+) -> Float[np.ndarray, "draws m k"]:
+    """Class accuracies of several models on images drawn again with replacement, class by class, the same for all.
 
-    What a draw needs of a class is how many of its images both, only A, only B or neither got right: a multinomial
-    of the observed shares, so no image is touched. NaN for classes without images.
+    NaN for classes without images.
     """
-    if not len(a) == len(b) == len(labels):
-        raise ValueError("models can be paired only on the same images: audit both on the same data")
-    kind = 2 * a.astype(np.int64) + b
-    table = np.bincount(labels.astype(np.int64) * 4 + kind, minlength=4 * k).reshape(k, 4)
+    if any(len(one) != len(labels) for one in hits):
+        raise ValueError("models can be paired only on the same images: audit all on the same data")
     rng = np.random.default_rng(seed)
-    first, second = np.full((draws, k), np.nan), np.full((draws, k), np.nan)
-    for c in np.flatnonzero(table.sum(1)):
-        n = int(table[c].sum())
-        drawn = rng.multinomial(n, table[c] / n, size=draws) / n
-        first[:, c], second[:, c] = drawn[:, 2] + drawn[:, 3], drawn[:, 1] + drawn[:, 3]
-    return first, second
+    found = np.full((draws, len(hits), k), np.nan)
+    for c in np.unique(labels):
+        rows = np.flatnonzero(labels == c)
+        drawn = rng.integers(0, len(rows), (draws, len(rows)), dtype=np.int32)
+        for m, one in enumerate(hits):
+            found[:, m, c] = one[rows][drawn].mean(1)
+    return found
 
 
 def percentiles(values: Float[np.ndarray, " n"], confidence: float = CONFIDENCE) -> tuple[float, float]:
