@@ -12,6 +12,7 @@ CONFIDENCE = 0.95
 DRAWS = 2000  # of the bootstrap
 
 Hits = Bool[np.ndarray, " n"]
+OneRun = Bool[np.ndarray, " _"]
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def accuracies(hits: Hits, labels: Int[np.ndarray, " n"], k: int) -> PerClass:
 
 
 def resampled(
-    hits: Sequence[Hits], labels: Int[np.ndarray, " n"], k: int, seed: int = 0, draws: int = DRAWS
+    hits: Sequence[OneRun], labels: Int[np.ndarray, " n"], k: int, seed: int = 0, draws: int = DRAWS
 ) -> Float[np.ndarray, "draws m k"]:
     """Class accuracies of several models on images drawn again with replacement, class by class, the same for all.
 

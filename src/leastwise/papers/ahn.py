@@ -1,0 +1,190 @@
+"""Ahn: Class-wise Training Dynamics and Fairness in Adversarially Robust Models. CIFAR-100, ResNet-9."""
+
+from leastwise.papers.declare import Exhibit, Paper
+from leastwise.papers.recipes import Images, Measured, Recipe, Setting, Threat, Trained
+
+CHAIR, FOX = 20, 34
+GRID = (1, 2, 4, 6, 8, 12, 16)  # in 1/255
+STEP = 2 / 255
+TEST = Threat(8 / 255, STEP, 20)
+BOTH = ("clean", "pgd20")
+# Further classes, five to a panel grid: the paper's are only in its figures.
+FURTHER = ((0, 8, 53, 60, 94), (11, 55, 72, 74, 98))
+
+OPEN = (
+    "ResNet-9 is not described: the DAWNBench network",
+    "momentum and augmentation are not given: 0.9, padded crops and flips",
+    "which checkpoint is reported is not said: the last",
+    "the step of PGD-20 is not given: 2/255",
+)
+EPS_GRID = "the grid of eps is not given: 1, 2, 4, 6, 8, 12, 16, in 1/255"
+WHICH_CLASSES = "the classes stand only in the figures: five easy and five hard ones of other superclasses"
+METHOD_SETTINGS = (
+    "the version of IDBH is not said: weak",
+    "AVmixup's second label weight for 100 classes is not said: 0.1",
+    "FRL's variant and start are not said: reweight and remargin, from the TRADES network",
+    "CFA's averaging threshold of 0.2 can never be met here: relative to the average",
+)
+
+
+def network(
+    method: str = "standard",
+    eps: int = 8,
+    augment: str = "pad-crop+flip",
+    source: Trained | None = None,
+    **settings: Setting,
+) -> Trained:
+    return Trained(
+        Images("cifar100"),
+        "resnet9",
+        method,
+        tuple(sorted(settings.items())),
+        None if method == "standard" else Threat(eps / 255, STEP),
+        epochs=200,
+        drops=(100, 150),
+        weight_decay=5e-4,
+        augment=augment,
+        source=source,
+    )
+
+
+def pgd(eps: int = 8, augment: str = "pad-crop+flip") -> Trained:
+    return network("pgd-at", eps, augment)
+
+
+def trades(eps: int = 8, augment: str = "pad-crop+flip") -> Trained:
+    return network("trades", eps, augment, beta=6.0)
+
+
+CLEAN = network()
+PGD_BASED = {
+    "PGD": pgd(),
+    "PGD + IDBH": pgd(augment="idbh-weak"),
+    "PGD + CFA": network("cfa", base="pgd-at", threshold="relative"),
+    "PGD + AVmixup": network("avmixup", first=1.0, gamma=2.0, second=0.1),
+}
+TRADES_BASED = {
+    "TRADES": trades(),
+    "TRADES + IDBH": trades(augment="idbh-weak"),
+    "TRADES + CFA": network("cfa", base="trades", beta=6.0, threshold="relative"),
+    "TRADES + FRL": network("frl", source=trades(), base="trades", beta=6.0),
+}
+METHODS = PGD_BASED | TRADES_BASED
+SWEEP = {f"{name}, eps {eps}/255": make(eps) for name, make in (("PGD", pgd), ("TRADES", trades)) for eps in GRID}
+
+
+def tested(nets: dict[str, Trained]) -> dict[str, Recipe]:
+    return {name: Measured(net, Images("cifar100"), BOTH, TEST) for name, net in nets.items()}
+
+
+def records(nets: dict[str, Trained]) -> dict[str, Recipe]:
+    """The class-wise record that each training keeps of its own images."""
+    return dict(nets)
+
+
+EXHIBITS = (
+    Exhibit(
+        "ahn/fig1",
+        "Clean accuracy, robustness and spread over the radius of training",
+        "three curves each for PGD and TRADES over eps: overall clean, overall robust, deviation over classes",
+        tested(SWEEP),
+        (*OPEN, EPS_GRID, "whether the deviation is of clean or robust accuracies is not said: both"),
+        ("C14",),
+    ),
+    Exhibit(
+        "ahn/fig2abcd",
+        "chair and fox over the radius of training",
+        "four panels: clean and robust test accuracy of each, with the clean network",
+        tested({"clean": CLEAN} | SWEEP),
+        (*OPEN, EPS_GRID),
+    ),
+    Exhibit(
+        "ahn/fig2efgh",
+        "chair and fox while training",
+        "four panels: clean and robust training accuracy over the epochs, a line for each eps",
+        records({"clean": CLEAN} | SWEEP),
+        (*OPEN, EPS_GRID, "the radius of training robustness is not said: that of the training; 8/255 beside it"),
+        ("C16",),
+    ),
+    Exhibit(
+        "ahn/table1",
+        "Nine trainings: average, worst class, best class, deviation",
+        "nine rows of clean / robust pairs",
+        tested({"Clean": CLEAN} | METHODS),
+        (*OPEN, *METHOD_SETTINGS),
+        ("C15",),
+    ),
+    Exhibit(
+        "ahn/fig3",
+        "chair and fox while training, by method",
+        "two panels: clean training accuracy over the epochs, a line for each method",
+        records(METHODS),
+        (*OPEN, *METHOD_SETTINGS),
+        ("C16",),
+    ),
+    Exhibit(
+        "ahn/fig4",
+        "Superclasses by robustness, mean of all methods",
+        "bars, sorted, with the spread inside each superclass",
+        tested(METHODS),
+        (*OPEN, *METHOD_SETTINGS),
+        ("C17",),
+    ),
+    *(
+        Exhibit(
+            f"ahn/fig{number}",
+            f"Further classes over the radius of training ({part + 1} of 2)",
+            "a grid of panels: clean and robust test accuracy over eps",
+            tested({"clean": CLEAN} | SWEEP),
+            (*OPEN, EPS_GRID, WHICH_CLASSES),
+        )
+        for part, number in enumerate((5, 6))
+    ),
+    *(
+        Exhibit(
+            f"ahn/fig{number}",
+            f"Further classes while training, by radius ({part + 1} of 2)",
+            "a grid of panels: clean and robust training accuracy over the epochs",
+            records({"clean": CLEAN} | SWEEP),
+            (*OPEN, EPS_GRID, WHICH_CLASSES),
+            ("C16",),
+        )
+        for part, number in enumerate((7, 8))
+    ),
+    *(
+        Exhibit(
+            f"ahn/fig{number}",
+            f"Further classes while training, by method ({part + 1} of 2)",
+            "a grid of panels: clean and robust training accuracy over the epochs",
+            records(METHODS),
+            (*OPEN, *METHOD_SETTINGS, WHICH_CLASSES),
+            ("C16",),
+        )
+        for part, number in enumerate((9, 10))
+    ),
+    Exhibit(
+        "ahn/fig11",
+        "Superclasses by robustness, methods on PGD",
+        "sorted bars for each method",
+        tested(PGD_BASED),
+        (*OPEN, *METHOD_SETTINGS),
+        ("C17",),
+    ),
+    Exhibit(
+        "ahn/fig12",
+        "Superclasses by robustness, methods on TRADES",
+        "sorted bars for each method",
+        tested(TRADES_BASED),
+        (*OPEN, *METHOD_SETTINGS),
+        ("C17",),
+    ),
+)
+
+PAPER = Paper(
+    "ahn",
+    "Class-wise Training Dynamics and Fairness in Adversarially Robust Models",
+    "Ahn",
+    "manuscript",
+    0,
+    EXHIBITS,
+)
