@@ -12,7 +12,7 @@ SETTING = (
     "epochs, batch size and learning rate are not given: 200 epochs, batches of 128, 0.1 divided by ten at 100 and 150"
 )
 RADIUS = (
-    "the radius and steps of attacks on CIFAR are not given: Linf 8/255, ten steps of 2/255 in training, twenty in test"
+    "radius and steps of attacks on CIFAR are not given: Linf 8/255, ten steps of 2/255 in training, twenty in test"
 )
 WHICH = "which networks stand in the figure is not said in the text: those of the pre-registered list that exist here"
 

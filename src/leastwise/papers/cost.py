@@ -68,20 +68,22 @@ def condition_passes(name: str) -> int:
 def count(images: Images, split: str) -> int:
     """Images of a data set's split after everything that leaves some out."""
     each = per_class_counts(images.name, split)
-    kept = images.classes or range(len(each))
-    if images.change and images.change[0] == "binary":
-        kept = [c for c in images.change[1:] if isinstance(c, int)]
-    if images.change and images.change[0] == "removed":
-        kept = [c for c in kept if c != images.change[1]]
-    most = images.per_class
-    return sum(each[c] if most is None else min(each[c], most) for c in kept)
+    kept = set(images.classes or range(len(each)))
+    named = {part for part in images.change if isinstance(part, int)}
+    if "binary" in images.change:
+        kept &= named
+    if "removed" in images.change:
+        kept -= named
+    most = max(each) if images.per_class is None else images.per_class
+    return sum(min(each[c], most) for c in kept)
 
 
 def per_class_counts(name: str, split: str) -> tuple[int, ...]:
-    facts = SOURCES[name].facts
     if name in IMAGES:
         return (IMAGES[name][split] // 1000,) * 1000
+    facts = SOURCES[name].facts
     found = facts.per_class.get(split) or facts.per_class["val"]
+    assert found is not None, f"the images of {name} are not counted"
     return (found,) * facts.k if isinstance(found, int) else found
 
 

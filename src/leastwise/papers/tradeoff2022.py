@@ -52,8 +52,8 @@ def measured(net: Trained, *conditions: str, features: bool = False, each_epoch:
     )
 
 
-def trades(lam: float = 6.0, **settings: Setting) -> Trained:
-    return network("trades", beta=lam, **settings)
+def trades(lam: float = 6.0) -> Trained:
+    return network("trades", beta=lam)
 
 
 def me_trades(lam: float) -> Trained:
@@ -66,11 +66,8 @@ def single(cls: int) -> Trained:
 
 
 ST, PGD_AT = network(), network("pgd-at")
-ST_LS, PGD_AT_LS, TRADES_LS = (
-    network(smoothing=SMOOTHING),
-    network("pgd-at", smoothing=SMOOTHING),
-    trades(smoothing=0.1),
-)
+ST_LS, PGD_AT_LS = network(smoothing=SMOOTHING), network("pgd-at", smoothing=SMOOTHING)
+TRADES_LS = network("trades", beta=6.0, smoothing=SMOOTHING)
 ME_AT = {entropy: network("me-at", entropy=entropy) for entropy in (0.5, 1.0)}
 OTHERS = tuple(c for c in range(10) if c not in (CAR, CAT))
 
@@ -120,10 +117,13 @@ EXHIBITS = (
         "Cat against each other class",
         "two panels: natural and PGD-10 error, classes sorted by their similarity to cat in standard training",
         {
-            f"{name}, cat and {c}": measured(network(method, change=("binary", CAT, c), **settings), *FIGURE)
-            for name, method, settings in (("PGD-AT", "pgd-at", {}), ("TRADES", "trades", {"beta": 6.0}))
+            f"{name}, cat and {c}": measured(net, *FIGURE)
             for c in range(10)
             if c != CAT
+            for name, net in (
+                ("PGD-AT", network("pgd-at", change=("binary", CAT, c))),
+                ("TRADES", network("trades", change=("binary", CAT, c), beta=6.0)),
+            )
         }
         | {"ST": measured(ST, features=True)},
         (BN, TEST_STEP, ON_TEST),
