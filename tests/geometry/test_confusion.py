@@ -13,6 +13,7 @@ from leastwise.geometry import (
     confusion,
     grouped_order,
     homing,
+    homing_gain,
     in_flow,
     inside_groups,
     mistakes,
@@ -177,6 +178,21 @@ def test_homing_counts_image_by_image_whatever_the_head() -> None:
     assert homing(full, without, "pgd").share == slow.sum() / mistakes(confusion(full, "pgd")).sum()
     largest = slow.max(1) / slow.sum(1)
     assert homing(full, without, "pgd").concentration == pytest.approx(largest)
+
+
+def test_homing_gain_is_over_models_that_lack_another_class() -> None:
+    full, without, smaller = models()
+    predicted, labels = full.conditions["pgd"].predicted, full.labels
+    gains = []
+    for row in np.flatnonzero(predicted != labels):
+        home = [without[j].conditions["pgd"].predicted[row] == labels[row] for j in range(K)]
+        elsewhere = [home[j] for j in range(K) if j not in (predicted[row], labels[row])]
+        gains.append(home[predicted[row]] - np.mean(elsewhere))
+    found = homing_gain(full, without, "pgd")
+    assert found.value == pytest.approx(np.mean(gains)) and found.value == homing_gain(full, smaller, "pgd").value
+    assert found.high - found.value == pytest.approx(1.959964 * np.std(gains, ddof=1) / np.sqrt(len(gains)))
+    assert found.low < 0 < found.high  # these models were drawn at random: no image knows its home
+    assert np.isnan(homing_gain(full, {3: without[3]}, "pgd").value)
 
 
 def test_homing_without_every_retraining_says_what_is_missing() -> None:

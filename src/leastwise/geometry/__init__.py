@@ -21,13 +21,14 @@ from leastwise.geometry.confusion import (
 )
 from leastwise.geometry.dynamics import Convergence, Overfitting, convergence, overfitting
 from leastwise.geometry.features import Moments, intra_class_variance, moments
-from leastwise.geometry.homing import Homing, homing
+from leastwise.geometry.homing import Homing, homing, homing_gain
 from leastwise.geometry.outputs import class_mean, cvc, entropy, extremes, ranked
 from leastwise.geometry.planes import Plane, own_plane, plane_through, principal_plane, scatter
 from leastwise.geometry.profiles import (
     ProfileSimilarity,
     RankCorrelation,
     agreement_difference,
+    mean_agreement,
     profile_similarity,
     rank_correlation,
 )
@@ -67,11 +68,13 @@ __all__ = [
     "extremes",
     "grouped_order",
     "homing",
+    "homing_gain",
     "in_flow",
     "inside_groups",
     "inter_class_similarity",
     "intra_class_variance",
     "joint_share",
+    "mean_agreement",
     "mean_logit_similarity",
     "mean_logits",
     "mistakes",

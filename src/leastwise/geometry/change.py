@@ -61,17 +61,18 @@ def resampled(
 ) -> Float[np.ndarray, "draws m k"]:
     """Class accuracies of several models on images drawn again with replacement, class by class, the same for all.
 
-    NaN for classes without images.
+    Images that the same models get right are alike, so a draw is a multinomial over these few kinds and no image is
+    touched. NaN for classes without images.
     """
     if any(len(one) != len(labels) for one in hits):
         raise ValueError("models can be paired only on the same images: audit all on the same data")
     rng = np.random.default_rng(seed)
+    stacked = np.stack(hits)
     found = np.full((draws, len(hits), k), np.nan)
     for c in np.unique(labels):
-        rows = np.flatnonzero(labels == c)
-        drawn = rng.integers(0, len(rows), (draws, len(rows)), dtype=np.int32)
-        for m, one in enumerate(hits):
-            found[:, m, c] = one[rows][drawn].mean(1)
+        kinds, sizes = np.unique(stacked[:, labels == c], axis=1, return_counts=True)
+        n = int(sizes.sum())
+        found[:, :, c] = rng.multinomial(n, sizes / n, size=draws) @ kinds.T / n
     return found
 
 

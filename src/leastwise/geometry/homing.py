@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
+from scipy.special import ndtri
 
 from leastwise.evidence import Evidence
+from leastwise.geometry.change import CONFIDENCE, Estimate
 from leastwise.geometry.confusion import Matrix, confusion, mistakes
 
 
@@ -47,6 +49,33 @@ def homing(full: Evidence, without: Mapping[int, Evidence], condition: str) -> H
         rows = np.flatnonzero((full.conditions[condition].predicted == j) & (full.labels != j))
         homed[:, j] = np.bincount(full.labels[rows[right(full, other, rows, condition)]], minlength=full.k)
     return Homing(wrong, homed)
+
+
+def homing_gain(
+    full: Evidence, without: Mapping[int, Evidence], condition: str, confidence: float = CONFIDENCE
+) -> Estimate:
+    """How much more often an image comes home when its confound class is removed than when some other class is.
+
+    Retraining alone turns many mistakes right. Tian's count has no such control; here each image that is wrong under
+    attack is its own: right without its confound class (0 or 1) minus the share of right answers without each other
+    class but its own. Normal interval over these images.
+    """
+    predicted, labels = full.conditions[condition].predicted, full.labels
+    rows = np.flatnonzero((predicted != labels) & np.isin(predicted, list(without)))
+    home, other, others = np.zeros(len(rows)), np.zeros(len(rows)), np.zeros(len(rows))
+    for j, model in without.items():
+        known = labels[rows] != j
+        came = np.zeros(len(rows))
+        came[known] = right(full, model, rows[known], condition)
+        confound = predicted[rows] == j
+        home += came * confound
+        other += came * (known & ~confound)
+        others += known & ~confound
+    if len(rows) < 2 or not others.all():
+        return Estimate(float("nan"), float("nan"), float("nan"))
+    gain = home - other / others
+    half = float(ndtri((1 + confidence) / 2) * gain.std(ddof=1) / np.sqrt(len(gain)))
+    return Estimate(float(gain.mean()), float(gain.mean()) - half, float(gain.mean()) + half)
 
 
 def right(full: Evidence, other: Evidence, rows: "np.ndarray", condition: str) -> "np.ndarray":

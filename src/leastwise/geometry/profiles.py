@@ -1,5 +1,6 @@
 """Do models find the same classes hard? And does what is hard without an attack stay hard under one?"""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,21 +66,31 @@ def mean_pair(cosine: Pairs) -> float:
     return float(pairs.mean()) if len(pairs) else float("nan")
 
 
+def mean_agreement(accuracy: Profiles, confidence: float = CONFIDENCE, seed: int = 0, draws: int = DRAWS) -> Estimate:
+    """Mean cosine of every two models, with a bootstrap interval over classes."""
+    return over_classes(deviations(accuracy), lambda d: mean_pair(cosine_matrix(d)), confidence, seed, draws)
+
+
 def agreement_difference(
     a: Profiles, b: Profiles, confidence: float = CONFIDENCE, seed: int = 0, draws: int = DRAWS
 ) -> Estimate:
     """Mean cosine within group B minus within group A, with a bootstrap interval over the classes they share."""
-    both = deviations(np.concatenate([a, b]))
-    x, y = both[: len(a)], both[len(a) :]
-    rng = np.random.default_rng(seed)
+    m = len(a)
 
-    def difference(classes: "np.ndarray") -> float:
-        p, q = (d[:, classes] - d[:, classes].mean(1, keepdims=True) for d in (x, y))
-        return mean_pair(cosine_matrix(q)) - mean_pair(cosine_matrix(p))
+    def difference(d: Profiles) -> float:
+        return mean_pair(cosine_matrix(d[m:])) - mean_pair(cosine_matrix(d[:m]))
 
-    k = both.shape[1]
-    drawn = np.array([difference(classes) for classes in rng.integers(0, k, (draws, k))])
-    return Estimate(difference(np.arange(k)), *percentiles(drawn[~np.isnan(drawn)], confidence))
+    return over_classes(deviations(np.concatenate([a, b])), difference, confidence, seed, draws)
+
+
+def over_classes(
+    d: Profiles, statistic: Callable[[Profiles], float], confidence: float, seed: int, draws: int
+) -> Estimate:
+    """Percentiles of a statistic over classes drawn again; draws in which some model has no direction do not count."""
+    k = d.shape[1]
+    some = (d[:, classes] for classes in np.random.default_rng(seed).integers(0, k, (draws, k)))
+    drawn = np.array([statistic(again - again.mean(1, keepdims=True)) for again in some])
+    return Estimate(statistic(d), *percentiles(drawn[~np.isnan(drawn)], confidence))
 
 
 @dataclass(frozen=True)
