@@ -3,14 +3,17 @@
 import networkx as nx
 import numpy as np
 import pytest
+import torch
 
 from leastwise.evidence import Evidence
+from leastwise.frame import Tally
 from leastwise.geometry import (
     adjusted_rand,
     affinity,
     against_groups,
     communities,
     confusion,
+    group_ranking,
     grouped_order,
     homing,
     homing_gain,
@@ -97,6 +100,19 @@ def test_expected_share_inside_is_that_of_mistakes_that_fall_anywhere() -> None:
 
 def test_superclass_order_lists_every_class_once() -> None:
     assert grouped_order((("b", (3, 0)), ("a", (4,))), 5).tolist() == [3, 0, 4, 1, 2]
+
+
+def test_superclasses_are_ranked_with_what_their_mean_hides() -> None:
+    a, b = (
+        Tally(torch.tensor([10, 30, 0, 10, 10]), torch.tensor(correct))
+        for correct in ([9, 15, 0, 1, 9], [7, 21, 0, 3, 9])
+    )
+    best, last = group_ranking([a, b], (("insects", (0, 1)), ("mammals", (2, 3, 4))))
+    assert best.name == "insects" and best.accuracy == pytest.approx((24 / 40 + 28 / 40) / 2)
+    assert (best.lowest, best.highest) == pytest.approx(((0.5 + 0.7) / 2, (0.9 + 0.7) / 2))
+    assert last.accuracy == pytest.approx((10 / 20 + 12 / 20) / 2)
+    assert (last.lowest, last.highest) == pytest.approx((0.2, 0.9))
+    assert group_ranking([a], (("cows", (2,)),)) == ()
 
 
 def random_graph(k: int, seed: int) -> tuple[np.ndarray, nx.Graph]:

@@ -7,6 +7,7 @@ import pytest
 from leastwise.attacks import CE, PGD, Threat, listed, named
 from leastwise.balls import Linf
 from leastwise.data import SOURCES
+from leastwise.data.classes import CIFAR100, CIFAR100_GROUPS
 from leastwise.models import architecture
 from leastwise.papers import (
     PAPERS,
@@ -242,13 +243,39 @@ def test_a_network_without_a_class_is_tested_without_it() -> None:
         assert recipe.data.change == recipe.model.data.change == ("removed", c)
 
 
+def test_classes_and_images_that_exhibits_show() -> None:
+    (fig3,), (fig2,) = selected("ahn/fig3"), selected("ahn/fig2abcd")
+    assert [CIFAR100[c] for c in fig3.classes] == ["chair", "fox"] and fig2.classes == fig3.classes
+    assert [scale("smoke").cls(c) for c in fig3.classes] == [0, 4] and scale("lite").cls(34) == 34
+    groups = {c: name for name, classes in CIFAR100_GROUPS for c in classes}
+    shown = [c for part in ahn.FURTHER for c in part]
+    assert len({groups[c] for c in shown}) >= 7 and not {ahn.CHAIR, ahn.FOX} & set(shown)
+    assert tian2021.shown_classes(10) == tuple(range(10))
+    twelve = tian2021.shown_classes(100)
+    assert len(set(twelve)) == 12 and twelve == tian2021.shown_classes(100)
+    assert {one.id: one.images for one in EXHIBITS if one.images} == {
+        "tian2021/fig3bcd": (127,),
+        "tian2021/fig6": (3634, 2261),
+    }
+
+
+def test_both_radii_are_measured_on_both_splits() -> None:
+    (exhibit,) = selected("ahn/fig2efgh")
+    train, test = (exhibit.needs[f"PGD, eps 1/255, {split} images"] for split in ("train", "test"))
+    assert isinstance(train, Measured) and isinstance(test, Measured)
+    assert train.conditions == test.conditions == ("clean", "pgd20[1/255]", "pgd20[8/255]")
+    assert (train.split, test.split) == ("train", "test") and train.model == exhibit.needs["PGD, eps 1/255"]
+    (smoke,) = scale("smoke")(train)
+    assert isinstance(smoke, Measured) and smoke.conditions == ("clean", "pgd2[1/255]", "pgd2[8/255]")
+
+
 def test_counts_and_costs_by_hand() -> None:
     assert count(Images("cifar10"), "train") == 50_000 and count(Images("mnist"), "test") == 10_000
     assert count(Images("cifar10", ("binary", 3, 5)), "train") == 10_000
     assert count(Images("cifar10", ("removed", 3), per_class=7), "test") == 63
     assert count(Images("mnist", classes=(0,)), "test") == 980
     assert count(Images("imagenet"), "test") == 50_000 and count(Images("tiny-imagenet"), "test") == 10_000
-    assert [condition_passes(name) for name in ("clean", "pgd20", "tpgd20-grid", "fog:3")] == [1, 62, 248, 1]
+    assert [condition_passes(name) for name in ("clean", "pgd20[1/255]", "tpgd20-grid", "fog:3")] == [1, 62, 248, 1]
     net = Trained(Images("cifar10"), "small", "pgd-at", threat=PaperThreat(0.1, 0.1, 5), epochs=2)
     assert cost([net]) == cost([net, net]) and cost([net]).passes == 50_000 * 2 * (15 + 3)
     audit = Measured(net, Images("cifar10"), ("clean", "pgd20"))

@@ -10,17 +10,16 @@ from leastwise.geometry.confusion import (
     against_groups,
     communities,
     confusion,
-    grouped_order,
     in_flow,
     inside_groups,
     mistakes,
     modularity,
-    partition,
     rates,
     symmetry,
 )
 from leastwise.geometry.dynamics import Convergence, Overfitting, convergence, overfitting
 from leastwise.geometry.features import Moments, intra_class_variance, moments
+from leastwise.geometry.groups import GroupAccuracy, group_ranking, grouped_order, partition
 from leastwise.geometry.homing import Homing, homing, homing_gain
 from leastwise.geometry.outputs import class_mean, cvc, entropy, extremes, ranked
 from leastwise.geometry.planes import Plane, own_plane, plane_through, principal_plane, scatter
@@ -44,6 +43,7 @@ __all__ = [
     "Communities",
     "Convergence",
     "Estimate",
+    "GroupAccuracy",
     "Homing",
     "Inside",
     "Moments",
@@ -66,6 +66,7 @@ __all__ = [
     "drop_shares",
     "entropy",
     "extremes",
+    "group_ranking",
     "grouped_order",
     "homing",
     "homing_gain",

@@ -8,12 +8,12 @@ from jaxtyping import Float, Int
 from leastwise.data import Groups
 from leastwise.evidence import Evidence
 from leastwise.geometry.features import PerClass
+from leastwise.geometry.groups import Partition, partition
 
 SHUFFLES = 1999  # of permutation tests: p-values in steps of 1/2000
 
 Matrix = Int[np.ndarray, "k k"]
 Square = Float[np.ndarray, "k k"]
-Partition = Int[np.ndarray, " k"]  # the number of each class's part
 
 
 def confusion(evidence: Evidence, condition: str) -> Matrix:
@@ -98,20 +98,6 @@ def inside_groups(matrix: Matrix, groups: Groups) -> Inside:
     partners = same.sum(1) - 1
     by_chance = float(wrong.sum(1) @ partners) / (len(matrix) - 1)
     return Inside(total, int(wrong[same].sum()), by_chance / total if total else float("nan"))
-
-
-def partition(groups: Groups, k: int) -> Partition:
-    """The number of each class's superclass; -1 for a class without one."""
-    part = np.full(k, -1)
-    for number, (_, classes) in enumerate(groups):
-        part[list(classes)] = number
-    return part
-
-
-def grouped_order(groups: Groups, k: int) -> Int[np.ndarray, " k"]:
-    """The classes superclass by superclass, those without one last: the order in which Benz draws CIFAR-100."""
-    listed = [c for _, classes in groups for c in classes]
-    return np.array([*listed, *sorted(set(range(k)) - set(listed))])
 
 
 def affinity(matrix: Matrix) -> Square:

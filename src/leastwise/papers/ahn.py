@@ -82,6 +82,19 @@ def records(nets: dict[str, Trained]) -> dict[str, Recipe]:
     return dict(nets)
 
 
+def both_radii(eps: int) -> dict[str, Recipe]:
+    """Robustness of a PGD network at its own radius and at 8/255, on training and on test images.
+
+    The paper seems to compare the first of the training images with the second of the test images.
+    """
+    conditions = ("clean", f"pgd20[{eps}/255]", "pgd20[8/255]")
+    images = Images("cifar100", classes=(CHAIR, FOX))
+    return {
+        f"PGD, eps {eps}/255, {split} images": Measured(pgd(eps), images, conditions, TEST, split=split)
+        for split in ("train", "test")
+    }
+
+
 EXHIBITS = (
     Exhibit(
         "ahn/fig1",
@@ -97,14 +110,16 @@ EXHIBITS = (
         "four panels: clean and robust test accuracy of each, with the clean network",
         tested({"clean": CLEAN} | SWEEP),
         (*OPEN, EPS_GRID),
+        classes=(CHAIR, FOX),
     ),
     Exhibit(
         "ahn/fig2efgh",
         "chair and fox while training",
         "four panels: clean and robust training accuracy over the epochs, a line for each eps",
-        records({"clean": CLEAN} | SWEEP),
+        records({"clean": CLEAN} | SWEEP) | both_radii(1),
         (*OPEN, EPS_GRID, "the radius of training robustness is not said: that of the training; 8/255 beside it"),
         ("C16",),
+        (CHAIR, FOX),
     ),
     Exhibit(
         "ahn/table1",
@@ -121,6 +136,7 @@ EXHIBITS = (
         records(METHODS),
         (*OPEN, *METHOD_SETTINGS),
         ("C16",),
+        (CHAIR, FOX),
     ),
     Exhibit(
         "ahn/fig4",
@@ -137,6 +153,7 @@ EXHIBITS = (
             "a grid of panels: clean and robust test accuracy over eps",
             tested({"clean": CLEAN} | SWEEP),
             (*OPEN, EPS_GRID, WHICH_CLASSES),
+            classes=FURTHER[part],
         )
         for part, number in enumerate((5, 6))
     ),
@@ -148,6 +165,7 @@ EXHIBITS = (
             records({"clean": CLEAN} | SWEEP),
             (*OPEN, EPS_GRID, WHICH_CLASSES),
             ("C16",),
+            FURTHER[part],
         )
         for part, number in enumerate((7, 8))
     ),
@@ -159,6 +177,7 @@ EXHIBITS = (
             records(METHODS),
             (*OPEN, *METHOD_SETTINGS, WHICH_CLASSES),
             ("C16",),
+            FURTHER[part],
         )
         for part, number in enumerate((9, 10))
     ),

@@ -242,6 +242,7 @@ EXHIBITS = (
             for weight in (1.0, 10.0, 20.0, 50.0, 100.0)
         },
         (SETTING,),
+        classes=(CAT,),
     ),
     Exhibit(
         "benz2021/fig16",

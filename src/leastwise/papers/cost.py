@@ -52,6 +52,7 @@ def audit_passes(m: Measured) -> int:
 
 def condition_passes(name: str) -> int:
     """At most: examples that are fooled early leave an attack."""
+    name = name.partition("[")[0]
     if "+" in name:
         return sum(map(condition_passes, name.split("+")))
     if name.endswith("-grid"):

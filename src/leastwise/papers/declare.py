@@ -19,6 +19,8 @@ class Exhibit:
     needs: Needs  # empty if it is computed from nothing but the paper
     assumed: tuple[str, ...] = ()  # what the paper leaves open, and what is taken instead
     claims: tuple[str, ...] = ()  # that it speaks to, such as C7
+    classes: tuple[int, ...] = ()  # that it is about; all if empty. A scale may put others in their place
+    images: tuple[int, ...] = ()  # single test images that it shows, by id
 
     def __call__(self, scale_name: str) -> dict[str, tuple[Recipe | Absent, ...]]:
         """The recipes at a scale, by role."""

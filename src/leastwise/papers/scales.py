@@ -15,6 +15,7 @@ class Scale:
     trained: Callable[[Trained], Trained]
     measured: Callable[[Measured], tuple[Measured, ...]]  # several where heavy attacks see fewer images
     obstacle: Callable[[Trained | Released], str]  # why a network is not to be had; empty if it is
+    cls: Callable[[int], int] = lambda c: c  # the class that stands for a class of the paper's data
 
     def __call__(self, recipe: Recipe) -> tuple[Recipe | Absent, ...]:
         """The recipe at this scale, in as many parts as it takes."""
@@ -52,12 +53,16 @@ SMOKE_ARCHS = ("convnet", "lenet5", "small-cnn")  # cheap already
 SMOKE_ATTACKS = {"autoattack": "apgd-ce+square:5", "cwinf": "cwinf:3", "nattack": "nattack:2"}
 
 
+def smoke_class(c: int) -> int:
+    return c % SMOKE_CLASSES
+
+
 def smoke_images(images: Images, per_class: int) -> Images:
     """The same change of other images; class c of more than ten stands for c modulo ten."""
-    change = tuple(part % SMOKE_CLASSES if isinstance(part, int) else part for part in images.change)
+    change = tuple(smoke_class(part) if isinstance(part, int) else part for part in images.change)
     if images.change and images.change[0] == "binary" and change[1] == change[2]:
-        change = (change[0], change[1], (int(change[1]) + 1) % SMOKE_CLASSES)
-    classes = tuple(dict.fromkeys(c % SMOKE_CLASSES for c in images.classes))
+        change = (change[0], change[1], smoke_class(int(change[1]) + 1))
+    classes = tuple(dict.fromkeys(smoke_class(c) for c in images.classes))
     return Images(SMOKE_DATA, change, classes, per_class)
 
 
@@ -162,6 +167,7 @@ SCALES: dict[str, Scale] = {
         smoke_trained,
         smoke_measured,
         lambda model: "",
+        smoke_class,
     ),
     "lite": Scale(
         "lite",

@@ -1,5 +1,7 @@
 """Tian et al.: Analysis and Applications of Class-wise Robustness in Adversarial Training (KDD 2021)."""
 
+import numpy as np
+
 from leastwise.papers.declare import Exhibit, Paper
 from leastwise.papers.recipes import Images, Measured, Setting, Threat, Trained
 
@@ -79,6 +81,13 @@ def with_beta_of_dog(beta: float) -> Trained:
     if beta == ONE_BETA:
         return DEFENCES["TRADES"]
     return wide("trades", beta=tuple(beta if c == DOG else ONE_BETA for c in range(10)))
+
+
+def shown_classes(k: int, count: int = 12, seed: int = 0) -> tuple[int, ...]:
+    """All classes, or as many as the paper shows of a data set with more, drawn with a seed."""
+    if k <= count:
+        return tuple(range(k))
+    return tuple(sorted(int(c) for c in np.random.default_rng(seed).choice(k, count, replace=False)))
 
 
 def robust(data: str, each_epoch: bool = False) -> Measured:
@@ -166,6 +175,8 @@ EXHIBITS = (
             )
         },
         (WIDE_SHAPE,),
+        classes=(CAT,),
+        images=(127,),
     ),
     Exhibit(
         "tian2021/table3",
@@ -232,6 +243,8 @@ EXHIBITS = (
             "white": Measured(DEFENCES["TRADES"], WHITE_CATS, ("clean", "tpgd20-grid"), WIDE_TEST, keeps=("images",)),
         },
         (WIDE_SHAPE, TEMPERATURE, MASKS, "the two images are swapped in the text: 3634 is the one on white"),
+        classes=(CAT,),
+        images=(3634, 2261),
     ),
     Exhibit(
         "tian2021/table4",

@@ -87,6 +87,7 @@ EXHIBITS = (
         {"ST": measured(ST, *FIGURE), "PGD-AT": measured(PGD_AT, *FIGURE)},
         (BN, ON_TEST),
         ("C22",),
+        (BIRD, CAT),
     ),
     Exhibit(
         "tradeoff2022/fig2",
