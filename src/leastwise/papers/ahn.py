@@ -1,6 +1,6 @@
 """Ahn: Class-wise Training Dynamics and Fairness in Adversarially Robust Models. CIFAR-100, ResNet-9."""
 
-from leastwise.papers.declare import Exhibit, Paper
+from leastwise.papers.declare import LAST_STEP, Exhibit, Paper
 from leastwise.papers.recipes import Images, Measured, Recipe, Setting, Threat, Trained
 
 CHAIR, FOX = 20, 34
@@ -206,4 +206,5 @@ PAPER = Paper(
     "manuscript",
     0,
     EXHIBITS,
+    (LAST_STEP,),
 )

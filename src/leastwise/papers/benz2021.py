@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from leastwise.papers.declare import Exhibit, Paper
+from leastwise.papers.declare import LAST_STEP, Exhibit, Paper
 from leastwise.papers.recipes import Images, Measured, Released, Setting, Threat, Trained
 
 CAT = 3  # the paper's class 4
@@ -290,4 +290,5 @@ PAPER = Paper(
     "PMLR 148, 2021",
     1,
     EXHIBITS,
+    (LAST_STEP,),
 )

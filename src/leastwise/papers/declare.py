@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from leastwise.papers.recipes import Absent, Recipe, Trained, trainings
 from leastwise.papers.scales import scale
 
+LAST_STEP = "whether an attack counts by its last step or by any is not said: by its last, as in the code it builds on"
+
 Needs = Mapping[str, Recipe]
 
 
@@ -40,3 +42,4 @@ class Paper:
     where: str
     first_class: int  # the number that the paper gives to the first class
     exhibits: tuple[Exhibit, ...]
+    assumed: tuple[str, ...] = ()  # what the whole paper leaves open

@@ -22,6 +22,7 @@ class Images:
     change: tuple[str | int, ...] = ()
     classes: tuple[int, ...] = ()  # only these; all if empty
     per_class: int | None = None
+    steps: int | None = None  # of the search that makes images with a network; the usual number if None
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ class Measured:
     threat: Threat | None = None
     surrogate: Trained | None = None  # where the condition `transfer` crafts
     split: str = "test"
+    keep: str = "last"  # what counts is the last step of an attack, as in the code that the papers build on
     each_epoch: bool = False  # measured again after every epoch
     keeps: tuple[str, ...] = ()  # features, logits, images
     scale: str = "full"

@@ -63,7 +63,7 @@ def smoke_images(images: Images, per_class: int) -> Images:
     if images.change and images.change[0] == "binary" and change[1] == change[2]:
         change = (change[0], change[1], smoke_class(int(change[1]) + 1))
     classes = tuple(dict.fromkeys(smoke_class(c) for c in images.classes))
-    return Images(SMOKE_DATA, change, classes, per_class)
+    return Images(SMOKE_DATA, change, classes, per_class, steps=SMOKE_STEPS if images.change else None)
 
 
 def smoke_trained(t: Trained) -> Trained:
@@ -95,6 +95,7 @@ def smoke_measured(m: Measured) -> tuple[Measured, ...]:
 # Lite: real data, a network that two cores can train.
 
 LITE_STEPS = 5
+LITE_MADE = 50  # steps of a search that makes images
 LITE_EPOCHS = 12
 LITE_EPOCHS_OF = {"svhn": 8, "stl10": 10}  # more images, or larger ones, than CIFAR-10's
 LITE_ARCHS = {"convnet": "convnet", "lenet5": "lenet5", "small-cnn": "small-cnn", "vgg16-bn": "convnet"}
@@ -113,6 +114,7 @@ def lite_trained(t: Trained) -> Trained:
     base, plus, parts = t.arch.partition("+")
     return replace(
         t,
+        data=replace(t.data, steps=LITE_MADE) if t.source is not None and t.data.change else t.data,
         arch=LITE_ARCHS.get(base, "small") + plus + parts,
         threat=fewer_steps(t.threat, LITE_STEPS),
         epochs=LITE_EPOCHS_OF.get(t.data.name, LITE_EPOCHS),

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from leastwise.papers.declare import Exhibit, Paper
+from leastwise.papers.declare import LAST_STEP, Exhibit, Paper
 from leastwise.papers.recipes import Images, Measured, Setting, Threat, Trained
 
 CAT, DOG = 3, 5
@@ -283,4 +283,5 @@ PAPER = Paper(
     "KDD 2021",
     0,
     EXHIBITS,
+    (LAST_STEP,),
 )

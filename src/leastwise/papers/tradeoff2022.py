@@ -1,6 +1,6 @@
 """Understanding the robustness-accuracy tradeoff by rethinking robust fairness (submitted to ICLR 2022, anonymous)."""
 
-from leastwise.papers.declare import Exhibit, Paper
+from leastwise.papers.declare import LAST_STEP, Exhibit, Paper
 from leastwise.papers.recipes import Images, Measured, Setting, Threat, Trained
 
 BIRD, CAR, CAT = 2, 1, 3
@@ -261,4 +261,5 @@ PAPER = Paper(
     "submitted to ICLR 2022",
     0,
     EXHIBITS,
+    (LAST_STEP,),
 )

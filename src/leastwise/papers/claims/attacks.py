@@ -9,7 +9,7 @@ from leastwise.data import Groups
 from leastwise.evidence import Evidence
 from leastwise.geometry import confusion, cvc, homing, homing_gain, inside_groups, percentiles, rank_correlation
 from leastwise.papers.claims.base import Accuracies, Finding, above, average, below, change, combined, shared
-from leastwise.statistics import CONFIDENCE, paired
+from leastwise.statistics import CONFIDENCE, paired, wilson
 
 DRAWS = 1000
 
@@ -104,16 +104,11 @@ def backgrounds_drive_adversarial_confusion(
     """C13: share of confusions inside a colour group under attack minus without one; Newcombe's interval (1998)."""
     groups = groups or evidence.groups
     a, b = (inside_groups(confusion(evidence, condition), groups) for condition in (natural, attacked))
-    z = float(ndtri((1 + CONFIDENCE) / 2))
-
-    def wilson(hits: int, n: int) -> tuple[float, float, float]:
-        if not n:
-            return float("nan"), 0.0, 1.0
-        p = hits / n
-        centre, half = (p + z * z / (2 * n)), z * np.sqrt(p * (1 - p) / n + (z / (2 * n)) ** 2)
-        return p, float((centre - half) / (1 + z * z / n)), float((centre + half) / (1 + z * z / n))
-
-    (p, p_low, p_high), (q, q_low, q_high) = wilson(a.inside, a.mistakes), wilson(b.inside, b.mistakes)
+    if not (a.mistakes and b.mistakes):
+        nan = float("nan")
+        return (above("share of confusions inside colours, attacked minus natural", nan, nan, nan),)
+    (p_low, q_low), (p_high, q_high) = wilson(np.array([a.inside, b.inside]), np.array([a.mistakes, b.mistakes]))
+    p, q = a.share, b.share
     low = (q - p) - float(np.hypot(q - q_low, p_high - p))
     high = (q - p) + float(np.hypot(q_high - q, p - p_low))
     return (above("share of confusions inside colours, attacked minus natural", q - p, low, high),)
