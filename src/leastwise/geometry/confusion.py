@@ -56,24 +56,27 @@ def symmetry(matrix: Matrix, seed: int = 0, shuffles: int = SHUFFLES) -> Symmetr
     the two triangles would. The p-value is of a Mantel test: the classes of the mirrored matrix are permuted together.
     """
     present = matrix.sum(1) > 0
-    r = rates(matrix)[np.ix_(present, present)]
-    k = len(r)
-    observed = off_diagonal_correlation(r, r.T)
-    if np.isnan(observed):
-        return Symmetry(k * (k - 1) // 2, observed, float("nan"))
+    k = int(present.sum())
+    pairs = k * (k - 1) // 2
+    r = centred(rates(matrix)[np.ix_(present, present)])
+    # Permuting classes moves the off-diagonal cells among themselves: their mean is 0 and their norm this one.
+    norm = float((r**2).sum())
+    if not norm > 0:
+        return Symmetry(pairs, float("nan"), float("nan"))
+    score = float((r * r.T).sum()) / norm
     rng = np.random.default_rng(seed)
-    orders = [rng.permutation(k) for _ in range(shuffles)]
-    as_high = sum(off_diagonal_correlation(r, r.T[np.ix_(o, o)]) >= observed - 1e-12 for o in orders)
-    return Symmetry(k * (k - 1) // 2, observed, (1 + as_high) / (1 + shuffles))
+    mirrored = r.T.copy()
+    orders = (rng.permutation(k) for _ in range(shuffles))
+    as_high = sum(float((r * mirrored[np.ix_(o, o)]).sum()) / norm >= score - 1e-12 for o in orders)
+    return Symmetry(pairs, score, (1 + as_high) / (1 + shuffles))
 
 
-def off_diagonal_correlation(a: Square, b: Square) -> float:
-    off = ~np.eye(len(a), dtype=bool)
-    x, y = a[off], b[off]
-    if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
-        return float("nan")
-    x, y = x - x.mean(), y - y.mean()
-    return float(x @ y / np.sqrt((x @ x) * (y @ y)))
+def centred(r: Square) -> Square:
+    """Off-diagonal cells minus their mean; 0 on the diagonal, and everywhere if they are all alike."""
+    off = ~np.eye(len(r), dtype=bool)
+    if len(r) < 2 or np.ptp(r[off]) == 0:
+        return np.zeros_like(r)
+    return np.where(off, r - r[off].mean(), 0.0)
 
 
 @dataclass(frozen=True)

@@ -69,8 +69,9 @@ def confusions_are_mutual_and_near(evidence: Evidence, condition: str, groups: G
 def symmetry_bounds(matrix: Matrix, seed: int = 0) -> tuple[float, float]:
     """Percentiles of the symmetry score over images drawn again: each row a multinomial of its own shares."""
     rng = np.random.default_rng(seed)
-    drawn = np.stack([rng.multinomial(row.sum(), row / max(row.sum(), 1), MATRIX_DRAWS) for row in matrix], axis=1)
-    scores = np.array([symmetry(again, shuffles=0).score for again in drawn])
+    n = matrix.sum(1)
+    shares = matrix / np.maximum(n, 1)[:, None]
+    scores = np.array([symmetry(rng.multinomial(n, shares), shuffles=0).score for _ in range(MATRIX_DRAWS)])
     return percentiles(scores[~np.isnan(scores)])
 
 
