@@ -7,6 +7,7 @@ import pytest
 from leastwise.attacks import CE, PGD, Threat, listed, named
 from leastwise.balls import Linf
 from leastwise.data import SOURCES
+from leastwise.data.augment import AUGMENTATIONS
 from leastwise.data.classes import CIFAR100, CIFAR100_GROUPS
 from leastwise.models import architecture
 from leastwise.papers import (
@@ -35,27 +36,11 @@ from leastwise.recipe import key
 
 EXHIBITS = [exhibit for paper in PAPERS.values() for exhibit in paper.exhibits]
 CHANGES = {"removed", "binary", "coloured", "replace_background", "matched", "targeted_set"}
-# As the training issue spells them; a name that is spelt otherwise in the end has to change in one place each.
-METHODS = {
-    "standard",
-    "pgd-at",
-    "trades",
-    "mart",
-    "he",
-    "me-at",
-    "me-trades",
-    "me-rst",
-    "fast-at",
-    "fair-weights",
-    "class-weights",
-    "confusion-regularised",
-    "similarity-regularised",
-    "targeted-at",
-    "single-class-at",
-    "frl",
-    "cfa",
-    "avmixup",
-}
+# As `leastwise list methods` and its like spell them.
+METHODS = {"standard", "pgd-at", "trades", "mart", "pgd-he", "me-at", "me-trades", "fgsm-rs", "avmixup"}
+METHODS |= {"targeted-at", "single-class-at"}
+POLICIES = {"fair-weighting", "important-class", "confusion", "similarity", "cfa", "frl-both"}
+SCHEDULES = {"steps", "cyclic", "cosine", "one-cycle", "fast-imagenet"}
 
 
 def at(exhibit: Exhibit, scale_name: str) -> list[Recipe | Absent]:
@@ -106,14 +91,15 @@ def test_every_name_exists(exhibit: Exhibit) -> None:
             for net in trainings([recipe]):
                 architecture(net.arch)
                 assert net.data.name in SOURCES and net.method in METHODS
-                assert (net.threat is None) == (net.method == "standard" or net.options.get("base") == "standard") or (
-                    net.method == "class-weights" and "base" not in net.options
-                )
+                assert set(net.fair) <= POLICIES and net.schedule in SCHEDULES and net.average in ("", "fawa")
+                assert net.augment in AUGMENTATIONS and net.optimiser in ("sgd", "adam")
+                assert (net.threat is None) == (net.method == "standard")
+                made = net.data.change[:1] in (("matched",), ("targeted_set",))
                 assert net.data.change[:1] == () or net.data.change[0] in CHANGES
-                assert (net.source is not None) == (net.data.change[:1] in (("matched",), ("targeted_set",))) or (
-                    net.method == "frl"
-                )
+                assert (net.source is not None) == (made or net.fair == ("frl-both",))
                 assert list(net.settings) == sorted(net.settings)
+                parts = {name.partition(".")[0] for name, _ in net.settings if "." in name}
+                assert parts <= set(net.fair)
 
 
 def passive(name: str) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from leastwise.papers.declare import LAST_STEP, Exhibit, Paper
-from leastwise.papers.recipes import Images, Measured, Released, Setting, Threat, Trained
+from leastwise.papers.recipes import Images, Measured, Released, Settings, Threat, Trained
 
 CAT = 3  # the paper's class 4
 THREAT = Threat(8 / 255, 2 / 255)
@@ -32,6 +32,7 @@ ROBUST_IMAGENET = ("resnet18-imagenet", "resnet50-imagenet", "wide-resnet50-2", 
 CORRUPTIONS = tuple(
     f"{name}:3" for name in ("brightness", "contrast", "gaussian_noise", "defocus_blur", "frost", "fog", "pixelate")
 )
+DIGITS = ("mnist", "svhn")
 DATA_SETS = ("mnist", "svhn", "cifar10", "cifar100", "tiny-imagenet")
 
 
@@ -39,28 +40,29 @@ def network(
     data: str,
     arch: str,
     method: str = "standard",
+    settings: Settings = (),
     *,
+    fair: tuple[str, ...] = (),
     change: tuple[str | int, ...] = (),
     source: Trained | None = None,
     weight_decay: float = 1e-4,
     optimiser: str = "sgd",
-    schedule: str = "step",
-    **settings: Setting,
+    schedule: str = "steps",
 ) -> Trained:
-    attacked = method != "standard" and settings.get("base") != "standard"
     return Trained(
         Images(data, change),
         arch,
         method,
-        tuple(sorted(settings.items())),
-        threat_of(data) if attacked else None,
+        settings,
+        None if method == "standard" else threat_of(data),
+        fair,
         epochs=200,
         drops=(100, 150),
         weight_decay=weight_decay,
         optimiser=optimiser,
         rate=1e-3 if optimiser == "adam" else 0.1,
         schedule=schedule,
-        augment="" if data == "mnist" else "pad-crop" if data == "svhn" else "pad-crop+flip",
+        augment="none" if data in DIGITS else "crop-flip",
         source=source,
     )
 
@@ -83,8 +85,14 @@ def imagenet(archs: Iterable[str], kind: str) -> dict[str, Measured]:
     return {f"{kind} {net.arch}": measured(net) for net in nets}
 
 
-def fair(base: str) -> Trained:
-    return network("cifar10", "resnet56", "fair-weights", base=base, floor=0.05, increment=0.05)
+def fair(method: str) -> Trained:
+    settings: Settings = (("fair-weighting.alpha", 0.05), ("fair-weighting.floor", 0.05))
+    return network("cifar10", "resnet56", method, settings, fair=("fair-weighting",))
+
+
+def important(arch: str, method: str, weight: float) -> Trained:
+    settings: Settings = (("important-class.label", CAT), ("important-class.weight", weight))
+    return network("cifar10", arch, method, settings, fair=("important-class",))
 
 
 PLAIN = measured(network("cifar10", "resnet56"))
@@ -236,9 +244,7 @@ EXHIBITS = (
         "One important class: a fixed weight for cat",
         "accuracy of cat and overall for five weights",
         {
-            f"{weight:g}": measured(network("cifar10", "resnet56", "class-weights", cls=float(CAT), weight=weight))
-            if weight != 1
-            else PLAIN
+            f"{weight:g}": PLAIN if weight == 1 else measured(important("resnet56", "standard", weight))
             for weight in (1.0, 10.0, 20.0, 50.0, 100.0)
         },
         (SETTING,),
@@ -262,9 +268,7 @@ EXHIBITS = (
             for kind, method in (("standard", "standard"), ("adversarial", "pgd-at"))
         }
         | {
-            "important class, adversarial": measured(
-                network("cifar10", "resnet18", "class-weights", base="pgd-at", cls=float(CAT), weight=10.0), BOTH
-            ),
+            "important class, adversarial": measured(important("resnet18", "pgd-at", 10.0), BOTH),
             "corruptions, adversarial": measured(network("cifar10", "resnet18", "pgd-at"), (*BOTH, *CORRUPTIONS)),
         },
         (SETTING, RADIUS, "MNIST is attacked as in Tian et al.: Linf 0.3, 40 steps of 0.01"),
@@ -275,10 +279,10 @@ EXHIBITS = (
         "What was proposed or tried without numbers: regularisers, targeted training, similarity of mean logits",
         "class accuracy and robustness of each, and a matrix of cosines of mean logits",
         {
-            method: measured(network("cifar10", "resnet18", method), BOTH)
-            for method in ("pgd-at", "confusion-regularised", "similarity-regularised")
+            kind: measured(network("cifar10", "resnet18", "pgd-at", fair=fair), BOTH)
+            for kind, fair in (("plain", ()), ("confusions", ("confusion",)), ("similarity", ("similarity",)))
         }
-        | {"targeted": measured(network("cifar10", "resnet18", "targeted-at", cls=float(CAT)), BOTH)},
+        | {"targeted": measured(network("cifar10", "resnet18", "targeted-at", (("target", CAT),)), BOTH)},
         (SETTING, RADIUS, "the paper gives no formulas: they are ours"),
     ),
 )

@@ -41,7 +41,7 @@ def cost(recipes: Iterable[Recipe]) -> Cost:
 def training_passes(t: Trained) -> int:
     """Each image: the attack's steps, and a step of the network on one or two versions of it."""
     attack = STEP * t.threat.steps if t.threat else 0
-    versions = 2 if t.method in ("trades", "me-trades", "mart", "me-rst") else 1
+    versions = 2 if t.method in ("trades", "me-trades", "mart") else 1
     return count(t.data, "train") * t.epochs * (attack + STEP * versions)
 
 

@@ -7,7 +7,8 @@ comparable, with one canonical JSON, so that exhibits which need the same traini
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-Setting = float | str | tuple[float, ...]
+Setting = float | int | str | tuple[float, ...] | tuple[int, ...]
+Settings = tuple[tuple[str, Setting], ...]
 
 
 @dataclass(frozen=True)
@@ -42,16 +43,19 @@ class Trained:
     data: Images
     arch: str
     method: str = "standard"
-    settings: tuple[tuple[str, Setting], ...] = ()  # of the method, sorted by name
+    settings: Settings = ()  # of the method (beta) or of another part (important-class.weight), sorted by name
     threat: Threat | None = None
+    fair: tuple[str, ...] = ()  # how classes are treated differently: names of policies
+    average: str = ""  # of the weights
     epochs: int = 100
     batch_size: int = 128
     optimiser: str = "sgd"
     rate: float = 0.1
-    schedule: str = "step"
-    drops: tuple[int, ...] = ()  # epochs at which a step schedule divides the rate by ten
+    schedule: str = "steps"
+    drops: tuple[int, ...] = ()  # epochs at which steps divide the rate by ten
     weight_decay: float = 2e-4
-    augment: str = "pad-crop+flip"
+    augment: str = "crop-flip"
+    extra: str = ""  # pseudo-labelled images that share each batch
     keep: str = "last"  # or "best-test:pgd20": the epoch that a paper chose on its test images
     source: "Trained | None" = None  # the network that its images are made with, or that it starts from
     seed: int = 0

@@ -39,8 +39,7 @@ BY_HAND = {
 
 
 def no_obstacle(model: Trained | Released) -> str:
-    extra = model.options.get("extra", "") if isinstance(model, Trained) else ""
-    return BY_HAND.get(str(extra), "")
+    return BY_HAND.get(model.extra, "") if isinstance(model, Trained) else ""
 
 
 # Smoke: every code path in seconds, on images inside the package.
@@ -72,7 +71,7 @@ def smoke_trained(t: Trained) -> Trained:
         t,
         data=smoke_images(t.data, SMOKE_TRAIN),
         arch=(base if base in SMOKE_ARCHS else "small") + plus + parts,
-        settings=tuple((name, "held-out" if name == "extra" else value) for name, value in t.settings),
+        extra=f"{SMOKE_DATA}/test" if t.extra else "",
         threat=fewer_steps(t.threat, SMOKE_STEPS),
         epochs=2,
         batch_size=50,
@@ -120,7 +119,7 @@ def lite_trained(t: Trained) -> Trained:
         epochs=LITE_EPOCHS_OF.get(t.data.name, LITE_EPOCHS),
         batch_size=128,
         rate=0.2 if t.optimiser == "sgd" else t.rate,
-        schedule="one-cycle" if t.schedule == "step" else t.schedule,
+        schedule="one-cycle" if t.schedule == "steps" else t.schedule,
         drops=(),
         source=None if t.source is None else lite_trained(t.source),
         seed=own_seed(t) if base not in LITE_ARCHS else t.seed,

@@ -1,12 +1,11 @@
 """Understanding the robustness-accuracy tradeoff by rethinking robust fairness (submitted to ICLR 2022, anonymous)."""
 
 from leastwise.papers.declare import LAST_STEP, Exhibit, Paper
-from leastwise.papers.recipes import Images, Measured, Setting, Threat, Trained
+from leastwise.papers.recipes import Images, Measured, Settings, Threat, Trained
 
 BIRD, CAR, CAT = 2, 1, 3
 THREAT = Threat(0.03125, 0.008)  # 8/256
 LEADERBOARD = Threat(8 / 255, 0.007)
-SMOOTHING = 0.1
 TABLE = ("clean", "pgd20", "cw20", "autoattack")
 FIGURE = ("clean", "pgd10")
 
@@ -24,16 +23,16 @@ TWO_D = "whether the layer to two features has a bias is not said: it has"
 
 def network(
     method: str = "standard",
+    settings: Settings = (),
     arch: str = "resnet18",
     change: tuple[str | int, ...] = (),
     keep: str = "best-test:pgd20",
-    **settings: Setting,
 ) -> Trained:
     return Trained(
         Images("cifar10", change),
         arch,
         method,
-        tuple(sorted(settings.items())),
+        settings,
         None if method == "standard" else THREAT,
         batch_size=64,
         drops=(75, 90),
@@ -53,22 +52,23 @@ def measured(net: Trained, *conditions: str, features: bool = False, each_epoch:
 
 
 def trades(lam: float = 6.0) -> Trained:
-    return network("trades", beta=lam)
+    return network("trades", (("beta", lam),))
 
 
 def me_trades(lam: float) -> Trained:
-    return network("me-trades", beta=lam, entropy=1.0)
+    return network("me-trades", (("beta", lam), ("entropy", 1.0)))
 
 
 def single(cls: int) -> Trained:
     """Only one class is attacked in training; two features."""
-    return network("single-class-at", "resnet18+2d", keep="last", cls=float(cls))
+    return network("single-class-at", (("classes", (cls,)),), "resnet18+2d", keep="last")
 
 
+SMOOTH: Settings = (("convention", "all"), ("smoothing", 0.1))
 ST, PGD_AT = network(), network("pgd-at")
-ST_LS, PGD_AT_LS = network(smoothing=SMOOTHING), network("pgd-at", smoothing=SMOOTHING)
-TRADES_LS = network("trades", beta=6.0, smoothing=SMOOTHING)
-ME_AT = {entropy: network("me-at", entropy=entropy) for entropy in (0.5, 1.0)}
+ST_LS, PGD_AT_LS = network(settings=SMOOTH), network("pgd-at", SMOOTH)
+TRADES_LS = network("trades", (("beta", 6.0), *SMOOTH))
+ME_AT = {entropy: network("me-at", (("entropy", entropy),)) for entropy in (0.5, 1.0)}
 OTHERS = tuple(c for c in range(10) if c not in (CAR, CAT))
 
 EXHIBITS = (
@@ -123,7 +123,7 @@ EXHIBITS = (
             if c != CAT
             for name, net in (
                 ("PGD-AT", network("pgd-at", change=("binary", CAT, c))),
-                ("TRADES", network("trades", change=("binary", CAT, c), beta=6.0)),
+                ("TRADES", network("trades", (("beta", 6.0),), change=("binary", CAT, c))),
             )
         }
         | {"ST": measured(ST, features=True)},
@@ -221,9 +221,10 @@ EXHIBITS = (
                 Trained(
                     Images("cifar10"),
                     arch,
-                    "me-rst",
-                    (("beta", 27.0), ("entropy", 1.0), ("extra", "tinyimages-500k")),
+                    "me-trades",
+                    (("beta", 27.0), ("entropy", 1.0)),
                     LEADERBOARD,
+                    extra="tinyimages-500k",
                     epochs=200,
                     batch_size=256,
                     schedule="cosine",
