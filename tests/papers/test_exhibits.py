@@ -21,6 +21,7 @@ from leastwise.papers import (
     ahn,
     benz2021,
     cost,
+    costs,
     planned,
     scale,
     selected,
@@ -267,6 +268,15 @@ def test_counts_and_costs_by_hand() -> None:
     audit = Measured(net, Images("cifar10"), ("clean", "pgd20"))
     assert cost([audit]).passes - cost([net]).passes == 10_000 * 63 and cost([audit]).trainings == 1
     assert networks(Measured(Released("w", "resnet18", Images("cifar10")), Images("cifar10"))) == ()
+
+
+def test_costs_of_an_exhibit_at_every_scale() -> None:
+    (exhibit,) = selected("benz2021/fig10")
+    found = costs(exhibit)
+    assert list(found) == list(SCALES) and found["lite"].trainings == 0 == found["lite"].passes
+    assert found["full"] == cost(exhibit.needs.values()) and found["full"].passes == 5 * 50_000
+    assert found["smoke"].trainings == 5
+    assert PAPERS["benz2021"].number(3) == 4 and PAPERS["ahn"].number(3) == 3
 
 
 def test_fewer_steps_still_cross_the_ball() -> None:

@@ -8,7 +8,7 @@ import torch
 
 from leastwise.data.classes import CIFAR10_GROUPS, STL10_GROUPS
 from leastwise.frame import ClassFrame, Tally
-from leastwise.papers.reported import FOLDER, PAPERS, Cell, cells, errata, footnotes, table
+from leastwise.papers.reported import FOLDER, PAPERS, Cell, cells, compared, errata, footnotes, table
 
 CLASSES = [str(c) for c in range(10)]
 CAT, CAR = 3, 1
@@ -144,6 +144,16 @@ def test_agreement_with_an_interval() -> None:
     assert cell("0.93", ">").agrees(0.9, 0.94) and not cell("0.93", ">").agrees(0.8, 0.92)
     assert cell("13", "<").agrees(10.0, 20.0) and not cell("13", "<").agrees(14.0, 20.0)
     assert cell("-30", "about").agrees(-28.0, -27.5) and not cell("-30", "about").agrees(-26.0, -20.0)
+
+
+def test_printed_numbers_beside_ours() -> None:
+    ours = {("Madry PGD", "Tot"): (51.0, 50.0, 52.05), ("Madry PGD", "3"): (20.0, 18.0, 22.0)}
+    found = {(one.cell.row, one.cell.column): one for one in compared("tian2021/table1", ours)}
+    assert len(found) == 260 and found["Madry PGD", "Tot"].agrees is True and found["Madry PGD", "3"].agrees is False
+    assert found["HE PGD", "3"].agrees is None and found["HE PGD", "3"].ours is None
+    nan = float("nan")
+    missing = compared("tian2021/table1", {("Madry PGD", "Tot"): (nan, nan, nan)})
+    assert {one.agrees for one in missing} == {None}
 
 
 def test_an_unknown_paper_is_refused() -> None:

@@ -18,6 +18,7 @@ from leastwise.geometry.confusion import (
     symmetry,
 )
 from leastwise.geometry.dynamics import Convergence, Overfitting, convergence, overfitting
+from leastwise.geometry.explain import Explanation, explain
 from leastwise.geometry.features import Moments, intra_class_variance, moments
 from leastwise.geometry.groups import GroupAccuracy, group_ranking, grouped_order, partition
 from leastwise.geometry.homing import Homing, homing, homing_gain
@@ -43,6 +44,7 @@ __all__ = [
     "Communities",
     "Convergence",
     "Estimate",
+    "Explanation",
     "GroupAccuracy",
     "Homing",
     "Inside",
@@ -65,6 +67,7 @@ __all__ = [
     "cvc",
     "drop_shares",
     "entropy",
+    "explain",
     "extremes",
     "group_ranking",
     "grouped_order",

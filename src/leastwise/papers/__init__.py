@@ -3,7 +3,7 @@
 import difflib
 
 from leastwise.papers import ahn, benz2021, tian2021, tradeoff2022
-from leastwise.papers.cost import Cost, cost
+from leastwise.papers.cost import Cost, cost, costs
 from leastwise.papers.declare import Exhibit, Paper
 from leastwise.papers.recipes import Absent, Images, Measured, Recipe, Released, Threat, Trained, trainings
 from leastwise.papers.scales import SCALES, Scale, scale
@@ -23,6 +23,7 @@ __all__ = [
     "Threat",
     "Trained",
     "cost",
+    "costs",
     "planned",
     "scale",
     "selected",

@@ -5,7 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from leastwise.data import SOURCES
-from leastwise.papers.recipes import Images, Measured, Recipe, Released, Trained, trainings
+from leastwise.papers.declare import Exhibit
+from leastwise.papers.recipes import Absent, Images, Measured, Recipe, Released, Trained, trainings
+from leastwise.papers.scales import SCALES
 
 STEP = 3  # a forward and a backward pass
 IMAGES = {"imagenet": {"train": 1_281_167, "test": 50_000}}  # what the table of data sets does not count
@@ -36,6 +38,15 @@ def cost(recipes: Iterable[Recipe]) -> Cost:
     needed = trainings(once)
     audits = [recipe for recipe in once if isinstance(recipe, Measured)]
     return Cost(len(needed), sum(map(training_passes, needed)) + sum(map(audit_passes, audits)))
+
+
+def costs(exhibit: Exhibit) -> dict[str, Cost]:
+    """Of an exhibit by itself at each scale; what the scale cannot offer costs nothing."""
+    found = {}
+    for name in SCALES:
+        recipes = (one for parts in exhibit(name).values() for one in parts)
+        found[name] = cost(one for one in recipes if not isinstance(one, Absent))
+    return found
 
 
 def training_passes(t: Trained) -> int:

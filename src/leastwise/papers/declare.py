@@ -43,3 +43,7 @@ class Paper:
     first_class: int  # the number that the paper gives to the first class
     exhibits: tuple[Exhibit, ...]
     assumed: tuple[str, ...] = ()  # what the whole paper leaves open
+
+    def number(self, cls: int) -> int:
+        """A class as the paper counts it."""
+        return cls + self.first_class

@@ -11,6 +11,8 @@ papers, the exhibits it touches, and what is done about it here.
 """
 
 import csv
+import math
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -82,6 +84,25 @@ def table(exhibit: str) -> dict[str, dict[str, Cell]]:
         if cell.exhibit == name:
             rows.setdefault(cell.row, {})[cell.column] = cell
     return rows
+
+
+class Compared(NamedTuple):
+    """A printed number beside ours, which is (value, low, high) in its unit."""
+
+    cell: Cell
+    ours: tuple[float, float, float] | None
+    agrees: bool | None  # None where we have nothing to say
+
+
+def compared(exhibit: str, ours: Mapping[tuple[str, str], tuple[float, float, float]]) -> tuple[Compared, ...]:
+    """Every printed number of an exhibit beside ours, which are given by row and column."""
+    found = []
+    for row, columns in table(exhibit).items():
+        for column, cell in columns.items():
+            mine = ours.get((row, column))
+            known = mine is not None and not (math.isnan(mine[1]) or math.isnan(mine[2]))
+            found.append(Compared(cell, mine, cell.agrees(*mine[1:]) if mine is not None and known else None))
+    return tuple(found)
 
 
 @cache
