@@ -160,7 +160,7 @@ def test_agreement_difference_sees_which_group_agrees_more() -> None:
     rng = np.random.default_rng(0)
     common = rng.random(40)
     close = common + 0.05 * rng.normal(size=(4, 40))
-    loose = common + 0.5 * rng.normal(size=(4, 40))
+    loose = common + 0.5 * rng.normal(size=(3, 40))
     found = agreement_difference(loose, close, draws=300)
     assert 0 < found.low < found.value < found.high
     none = agreement_difference(close, close, draws=100)

@@ -13,6 +13,7 @@ from leastwise.geometry.confusion import SHUFFLES
 from leastwise.geometry.features import PerClass
 
 Profiles = Float[np.ndarray, "m k"]  # class accuracies of several models
+MoreProfiles = Float[np.ndarray, "others k"]
 Pairs = Float[np.ndarray, "m m"]
 
 
@@ -72,7 +73,7 @@ def mean_agreement(accuracy: Profiles, confidence: float = CONFIDENCE, seed: int
 
 
 def agreement_difference(
-    a: Profiles, b: Profiles, confidence: float = CONFIDENCE, seed: int = 0, draws: int = DRAWS
+    a: Profiles, b: MoreProfiles, confidence: float = CONFIDENCE, seed: int = 0, draws: int = DRAWS
 ) -> Estimate:
     """Mean cosine within group B minus within group A, with a bootstrap interval over the classes they share."""
     m = len(a)

@@ -172,8 +172,7 @@ EXHIBITS = (
             "a grid of panels: clean and robust training accuracy over the epochs",
             records({"clean": CLEAN} | SWEEP),
             (*OPEN, EPS_GRID, WHICH_CLASSES),
-            ("C16",),
-            FURTHER[part],
+            classes=FURTHER[part],
         )
         for part, number in enumerate((7, 8))
     ),
@@ -184,8 +183,7 @@ EXHIBITS = (
             "a grid of panels: clean and robust training accuracy over the epochs",
             records(METHODS),
             (*OPEN, *METHOD_SETTINGS, WHICH_CLASSES),
-            ("C16",),
-            FURTHER[part],
+            classes=FURTHER[part],
         )
         for part, number in enumerate((9, 10))
     ),

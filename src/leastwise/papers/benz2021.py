@@ -105,7 +105,7 @@ EXHIBITS = (
         "2×2 bars: accuracy and robustness, as they are and minus their mean",
         {"standard": measured(network("cifar10", "resnet18"), BOTH)},
         (SETTING, RADIUS),
-        ("C1", "C2"),
+        ("C1",),
     ),
     Exhibit(
         "benz2021/fig2",
@@ -137,7 +137,7 @@ EXHIBITS = (
         "deviations and cosines, for each",
         architectures("tiny-imagenet", SMALL_IMAGES) | imagenet(STANDARD_IMAGENET, "standard"),
         (SETTING, WHICH),
-        ("C3", "C5"),
+        ("C3",),
     ),
     Exhibit(
         "benz2021/fig6",

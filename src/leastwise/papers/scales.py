@@ -76,6 +76,7 @@ def smoke_trained(t: Trained) -> Trained:
         epochs=2,
         batch_size=50,
         drops=(1,) if t.drops else (),
+        keep=t.keep.replace("pgd20", f"pgd{SMOKE_STEPS}"),
         source=None if t.source is None else smoke_trained(t.source),
         seed=own_seed(t) if base not in SMOKE_ARCHS else t.seed,
         scale="smoke",

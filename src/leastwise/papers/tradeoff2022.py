@@ -210,7 +210,6 @@ EXHIBITS = (
             )
         },
         (BN, TEST_STEP, CW, *LS, ON_TEST),
-        ("C20",),
     ),
     Exhibit(
         "tradeoff2022/table5",

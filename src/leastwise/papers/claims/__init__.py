@@ -132,7 +132,7 @@ CLAIMS: dict[str, Claim] = {
         Claim(
             "C18",
             (TRADEOFF,),
-            "Adversarial training makes every class more similar to another and lowers its variance.",
+            "Adversarial training raises the similarity of classes, class by class, and lowers their variance.",
             "sign tests over classes",
             (features.similarity_rises_and_variance_falls,),
         ),

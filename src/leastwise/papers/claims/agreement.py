@@ -43,7 +43,7 @@ def profiles_agree(accuracy: Profiles, seed: int = 0) -> tuple[Finding, ...]:
     return (Finding(f"mean cosine of {len(p)} pairs of models", found.value, found.low, found.high, verdict, hardest),)
 
 
-def robust_agree_more(standard: Profiles, robust: Profiles, seed: int = 0) -> tuple[Finding, ...]:
+def robust_agree_more(standard: Profiles, robust: Float[np.ndarray, "others k"], seed: int = 0) -> tuple[Finding, ...]:
     """C5: mean cosine among robust networks minus that among standard ones."""
     found = agreement_difference(standard, robust, seed=seed)
     return (above("difference of mean cosines", found.value, found.low, found.high),)

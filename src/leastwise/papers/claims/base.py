@@ -1,4 +1,8 @@
-"""A claim is a statement, a statistic and a test; a test gives findings, each with an interval and a verdict."""
+"""A claim is a statement, a statistic and a test; a test gives findings, each with an interval and a verdict.
+
+Intervals are over images, or over classes where it says so, of the networks at hand. What another training of the same
+recipe would give they do not know: for that, train with several seeds and compare groups.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
