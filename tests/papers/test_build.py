@@ -24,7 +24,7 @@ NETWORK = build("convnet", (1, 28, 28), 10, seed=0)
 
 def test_images_of_declarations() -> None:
     few = dataset(Images("fashion-mini", per_class=3))
-    assert len(few) == 30 and few.k == 10
+    assert len(few) == 30 and few.k == 10 and sorted(c for _, group in few.groups for c in group) == list(range(10))
     one = dataset(Images("fashion-mini", classes=(3,), per_class=3))
     assert set(one.labels.tolist()) == {3} and one.k == 10 and set(one.ids.tolist()) < set(few.ids.tolist())
     less = dataset(Images("fashion-mini", ("removed", 3), per_class=3))

@@ -20,11 +20,12 @@ def temperature(view: View, name: str) -> tuple[Finding, ...]:
 
 
 def smoother(view: View, name: str) -> tuple[Finding, ...]:
+    """Of CIFAR-10's two superclasses the first is vehicles, the second animals."""
     evidence, clean = view.audit(name)
-    groups = dict(evidence.groups)
-    if not {"animals", "transportation"} <= set(groups):
-        raise Missing("animals and vehicles are not among the superclasses")
-    return attacks.confidence_is_smoother(evidence, clean, groups["animals"], groups["transportation"])
+    if len(evidence.groups) != 2:
+        raise Missing("there are not two superclasses")
+    (_, vehicles), (_, animals) = evidence.groups
+    return attacks.confidence_is_smoother(evidence, clean, animals, vehicles)
 
 
 def homes(view: View) -> tuple[Finding, ...]:
