@@ -1,5 +1,7 @@
 """Runs jobs: a recipe in, one finished file out. The only module that knows where and how work is executed."""
 
+import contextlib
+import ctypes
 import itertools
 import json
 import shutil
@@ -75,6 +77,7 @@ class Task:
             if self.ranks.first:
                 self.make_room(fresh)
             self.ranks.wait()
+            steady_memory()
             begun = time.time()
             self.work(watch)
             if self.ranks.first:
@@ -315,6 +318,7 @@ def attack_shards(
                 one = auditor.evidence(data.where(positions), {name: found})
                 done.commit(piece_name(i, c), one.to_bytes(), time.monotonic() - start)
             so_far[name] = before + audits.tallied(data, positions, found)
+        give_back_memory()
         took += sum(done.seconds(piece_name(i, c)) for c in range(len(names)))  # in this run or in an earlier one
         each, left = took / (i + 1), np.inf if budget is None else budget - (time.monotonic() - begun)
         fit = i + 1 + int(min(len(shards) - i - 1, max(0.0, left / max(each, 1e-9))))
@@ -323,6 +327,27 @@ def attack_shards(
         if i + 1 >= fit:
             return i + 1
     return len(shards)
+
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
+
+
+def steady_memory() -> None:
+    """Keep blocks of 16 MB and more out of the heap, where gaps between small blocks add up: 150 MB over 50 shards.
+
+    glibc does so by itself until the first of them is freed, and then raises the limit to 32 MB. With a heap
+    that is not cut back at every turn this is no slower (14 s in the system instead of 18 for 50,000 images).
+    """
+    with contextlib.suppress(OSError, AttributeError):  # other systems have no such call
+        libc = ctypes.CDLL(None)
+        libc.mallopt(M_MMAP_THRESHOLD, 16 << 20)
+        libc.mallopt(M_TRIM_THRESHOLD, 512 << 20)
+
+
+def give_back_memory() -> None:
+    """Let the allocator return what is free."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def keep_images(folder: Path, shard: int, condition: int, batch: int, ids: Labels, x_adv: Images) -> None:

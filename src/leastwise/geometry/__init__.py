@@ -1,0 +1,101 @@
+"""Why classes are weak: pure functions of evidence, of features and of class accuracies. Fractions, never percent."""
+
+from leastwise.geometry.change import Estimate, accuracies, drop_shares, joint_share, percentiles, resampled
+from leastwise.geometry.confusion import (
+    Communities,
+    Inside,
+    Symmetry,
+    adjusted_rand,
+    affinity,
+    against_groups,
+    communities,
+    confusion,
+    in_flow,
+    inside_groups,
+    mistakes,
+    modularity,
+    rates,
+    symmetry,
+)
+from leastwise.geometry.dynamics import Convergence, Overfitting, convergence, overfitting
+from leastwise.geometry.explain import Explanation, explain
+from leastwise.geometry.features import Moments, intra_class_variance, moments
+from leastwise.geometry.groups import GroupAccuracy, group_ranking, grouped_order, partition
+from leastwise.geometry.homing import Homing, homing, homing_gain
+from leastwise.geometry.outputs import class_mean, cvc, entropy, extremes, ranked
+from leastwise.geometry.planes import Plane, own_plane, plane_through, principal_plane, scatter
+from leastwise.geometry.profiles import (
+    ProfileSimilarity,
+    RankCorrelation,
+    agreement_difference,
+    mean_agreement,
+    profile_similarity,
+    rank_correlation,
+)
+from leastwise.geometry.similarity import (
+    cosines,
+    inter_class_similarity,
+    mean_logit_similarity,
+    mean_logits,
+    most_similar,
+)
+
+__all__ = [
+    "Communities",
+    "Convergence",
+    "Estimate",
+    "Explanation",
+    "GroupAccuracy",
+    "Homing",
+    "Inside",
+    "Moments",
+    "Overfitting",
+    "Plane",
+    "ProfileSimilarity",
+    "RankCorrelation",
+    "Symmetry",
+    "accuracies",
+    "adjusted_rand",
+    "affinity",
+    "against_groups",
+    "agreement_difference",
+    "class_mean",
+    "communities",
+    "confusion",
+    "convergence",
+    "cosines",
+    "cvc",
+    "drop_shares",
+    "entropy",
+    "explain",
+    "extremes",
+    "group_ranking",
+    "grouped_order",
+    "homing",
+    "homing_gain",
+    "in_flow",
+    "inside_groups",
+    "inter_class_similarity",
+    "intra_class_variance",
+    "joint_share",
+    "mean_agreement",
+    "mean_logit_similarity",
+    "mean_logits",
+    "mistakes",
+    "modularity",
+    "moments",
+    "most_similar",
+    "overfitting",
+    "own_plane",
+    "partition",
+    "percentiles",
+    "plane_through",
+    "principal_plane",
+    "profile_similarity",
+    "rank_correlation",
+    "ranked",
+    "rates",
+    "resampled",
+    "scatter",
+    "symmetry",
+]

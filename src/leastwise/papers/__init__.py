@@ -1,0 +1,54 @@
+"""The four papers: what each exhibit needs, what it leaves open, what it claims, and what it printed."""
+
+import difflib
+
+from leastwise.papers import ahn, benz2021, tian2021, tradeoff2022
+from leastwise.papers.cost import Cost, cost, costs
+from leastwise.papers.declare import Exhibit, Paper
+from leastwise.papers.recipes import Absent, Images, Measured, Recipe, Released, Threat, Trained, trainings
+from leastwise.papers.scales import SCALES, Scale, scale
+
+__all__ = [
+    "PAPERS",
+    "SCALES",
+    "Absent",
+    "Cost",
+    "Exhibit",
+    "Images",
+    "Measured",
+    "Paper",
+    "Recipe",
+    "Released",
+    "Scale",
+    "Threat",
+    "Trained",
+    "cost",
+    "costs",
+    "planned",
+    "scale",
+    "selected",
+    "trainings",
+]
+
+PAPERS: dict[str, Paper] = {one.id: one for one in (benz2021.PAPER, tian2021.PAPER, ahn.PAPER, tradeoff2022.PAPER)}
+
+
+def selected(name: str) -> tuple[Exhibit, ...]:
+    """The exhibits of `PAPER` or `PAPER/EXHIBIT`."""
+    paper, slash, _ = name.partition("/")
+    if paper not in PAPERS:
+        raise ValueError(f"there is no paper {paper!r}: choose {', '.join(PAPERS)}")
+    exhibits = PAPERS[paper].exhibits
+    found = tuple(one for one in exhibits if not slash or one.id == name)
+    if not found:
+        nearest = difflib.get_close_matches(name, [one.id for one in exhibits], n=1, cutoff=0.0)
+        raise ValueError(f"there is no exhibit {name!r}: did you mean {nearest[0]}? `leastwise list papers` shows all")
+    return found
+
+
+def planned(exhibits: tuple[Exhibit, ...], scale_name: str) -> tuple[tuple[Recipe, ...], tuple[Absent, ...]]:
+    """What several exhibits need at a scale, each recipe once; and what the scale cannot offer."""
+    parts = [one for exhibit in exhibits for some in exhibit(scale_name).values() for one in some]
+    there = dict.fromkeys(one for one in parts if not isinstance(one, Absent))
+    absent = dict.fromkeys(one for one in parts if isinstance(one, Absent))
+    return tuple(there), tuple(absent)

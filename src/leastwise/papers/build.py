@@ -1,0 +1,63 @@
+"""From declarations to things: the images and the attacks that a recipe names."""
+
+from leastwise.attacks import CE, PGD, Attack, Threat, Transfer, named, surrogate
+from leastwise.attacks.makers import TRANSFER_STEPS
+from leastwise.audit import Conditions
+from leastwise.balls import L2, Ball, Linf
+from leastwise.data import Dataset, Groups, load
+from leastwise.models import Classifier
+from leastwise.papers.recipes import Images, Measured
+from leastwise.papers.recipes import Threat as Radius
+from leastwise.surgery import binary, coloured, matched, removed, replace_background, targeted_set
+
+BALLS: dict[str, type[Linf] | type[L2]] = {"linf": Linf, "l2": L2}
+# Superclasses where the data set has none of its own, so that a small scale goes through the same steps.
+GROUPS: dict[str, Groups] = {"fashion-mini": (("shoes and bags", (5, 7, 8, 9)), ("clothes", (0, 1, 2, 3, 4, 6)))}
+NO_ATTACK = Radius(0.0, 0.0)
+MATCHED_STEPS, TARGETED_STEPS = 1000, 100  # of Ilyas et al.
+
+
+def dataset(images: Images, split: str = "test", made_with: Classifier | None = None, seed: int = 0) -> Dataset:
+    """The images of a recipe; `made_with` is the network that some of them are made with."""
+    data = load(images.name, split)
+    if not data.groups and images.name in GROUPS:
+        data = data.grouped(GROUPS[images.name])
+    if images.classes:
+        data = data.only(list(images.classes))
+    if images.per_class is not None:
+        data = data.take(images.per_class)
+    match images.change:
+        case ():
+            return data
+        case ("removed", int(gone)):
+            return removed(data, gone)
+        case ("binary", int(first), int(second)):
+            return binary(data, first, second)
+        case ("coloured",):
+            return coloured(data)
+        case ("replace_background",):
+            return replace_background(data, colour=(1.0,) * data.shape[0])
+    if made_with is None:
+        raise ValueError(f"images changed by {images.change} are made with a network: give the one to use")
+    match images.change:
+        case ("matched",):
+            return matched(data, made_with, seed, images.steps or MATCHED_STEPS)
+        case ("targeted_set", "random"):
+            return targeted_set(data, made_with, seed, steps=images.steps or TARGETED_STEPS)
+    raise ValueError(f"there is no change {images.change} of images: see `leastwise.surgery`")
+
+
+def conditions(measured: Measured, crafted_on: Classifier | None = None) -> Conditions:
+    """The attacks of a recipe by their names; `crafted_on` is the surrogate of a transfer."""
+    radius = measured.threat or NO_ATTACK
+    ball = BALLS[radius.norm](radius.eps)
+    threat = Threat(ball, radius.step, keep="last" if measured.keep == "last" else "fooled")
+    return tuple((name, attack(name, threat, ball, crafted_on)) for name in measured.conditions)
+
+
+def attack(name: str, threat: Threat, ball: Ball, crafted_on: Classifier | None) -> Attack:
+    if name != "transfer":
+        return named(name, threat)
+    if crafted_on is None:
+        raise ValueError("a transfer attack is crafted on another network: give the surrogate")
+    return Transfer(PGD(ball, CE(), threat.step, TRANSFER_STEPS, keep="last"), (surrogate("standard", crafted_on),))

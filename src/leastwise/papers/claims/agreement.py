@@ -1,0 +1,120 @@
+"""Claims about what agrees with what: C3, C4, C5, C6, C16, C17, C19."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+from scipy.stats import rankdata
+
+from leastwise.data import Groups
+from leastwise.evidence import Evidence
+from leastwise.frame import Tally
+from leastwise.geometry import (
+    agreement_difference,
+    confusion,
+    convergence,
+    inside_groups,
+    mean_agreement,
+    percentiles,
+    profile_similarity,
+    rank_correlation,
+    symmetry,
+)
+from leastwise.geometry.confusion import Matrix
+from leastwise.papers.claims.base import Accuracies, Finding, PerClass, Verdict, above, combined, shared
+from leastwise.statistics import CONFIDENCE, exact, holm
+
+MATRIX_DRAWS = 500
+SHUFFLES = 1999
+LITTLE = 0.5  # a W below it is little agreement
+
+Profiles = Float[np.ndarray, "m k"]
+
+
+def profiles_agree(accuracy: Profiles, seed: int = 0) -> tuple[Finding, ...]:
+    """C3, C4: mean cosine of the deviations of every two models.
+
+    Holds if every pair beats the permutation null after Holm's correction. The interval is a bootstrap over classes.
+    """
+    p = profile_similarity(accuracy, seed).p[np.triu_indices(len(accuracy), 1)]
+    found = mean_agreement(accuracy, seed=seed)
+    hardest = float(holm(p).max())
+    verdict: Verdict = "holds" if hardest <= 1 - CONFIDENCE else "does not hold" if found.high < 0 else "undecided"
+    return (Finding(f"mean cosine of {len(p)} pairs of models", found.value, found.low, found.high, verdict, hardest),)
+
+
+def robust_agree_more(standard: Profiles, robust: Float[np.ndarray, "others k"], seed: int = 0) -> tuple[Finding, ...]:
+    """C5: mean cosine among robust networks minus that among standard ones."""
+    found = agreement_difference(standard, robust, seed=seed)
+    return (above("difference of mean cosines", found.value, found.low, found.high),)
+
+
+def confusions_are_mutual_and_near(evidence: Evidence, condition: str, groups: Groups = ()) -> tuple[Finding, ...]:
+    """C6: symmetry of the confusions, and their share inside superclasses against mistakes that fall anywhere."""
+    matrix = confusion(evidence, condition)
+    mutual = symmetry(matrix)
+    low, high = symmetry_bounds(matrix)
+    sure = mutual.p <= 1 - CONFIDENCE and low > 0
+    verdict: Verdict = "holds" if sure else "does not hold" if high < 0 else "undecided"
+    found = [Finding(f"symmetry of confusions under {condition}", mutual.score, low, high, verdict, mutual.p)]
+    groups = groups or evidence.groups
+    if groups:
+        near = inside_groups(matrix, groups)
+        least, most = exact(np.array([near.inside]), np.array([near.mistakes]))
+        what = f"share of confusions inside superclasses (by chance {near.expected:.3f})"
+        found.append(above(what, near.share, float(least[0]), float(most[0]), threshold=near.expected))
+    return tuple(found)
+
+
+def symmetry_bounds(matrix: Matrix, seed: int = 0) -> tuple[float, float]:
+    """Percentiles of the symmetry score over images drawn again: each row a multinomial of its own shares."""
+    rng = np.random.default_rng(seed)
+    n = matrix.sum(1)
+    shares = matrix / np.maximum(n, 1)[:, None]
+    scores = np.array([symmetry(rng.multinomial(n, shares), shuffles=0).score for _ in range(MATRIX_DRAWS)])
+    return percentiles(scores[~np.isnan(scores)])
+
+
+def convergence_predicts(train: Sequence[Tally], robustness: PerClass) -> tuple[Finding, ...]:
+    """C16: rank correlation of a class's clean training accuracy at the end with its test robustness."""
+    found = rank_correlation(convergence(train).final, robustness)
+    return (above("rank correlation of convergence and robustness", found.rho, found.low, found.high, p=found.p),)
+
+
+def same_hard_groups(
+    methods: Sequence[Evidence], condition: str, groups: Groups = (), seed: int = 0
+) -> tuple[Finding, ...]:
+    """C17: Kendall's W of the superclasses' robustness over methods; p by permuting within methods."""
+    same = shared(*((evidence, condition) for evidence in methods))
+    members = [list(classes) for _, classes in groups or methods[0].groups]
+    if len(members) < 2 or len(methods) < 2:
+        raise ValueError("agreement needs two methods and two superclasses: give more of them")
+
+    def by_group(a: Accuracies, n: "np.ndarray") -> "np.ndarray":
+        return np.stack([np.nansum(a[..., m] * n[m], axis=-1) / max(n[m].sum(), 1) for m in members], axis=-1)
+
+    value, low, high = combined(same, lambda a, n: kendall_w(by_group(a, n)), seed)
+    rng = np.random.default_rng(seed)
+    table = by_group(same.accuracies(), same.n)
+    null = kendall_w(rng.permuted(np.broadcast_to(table, (SHUFFLES, *table.shape)), axis=-1))
+    p = (1 + int((null >= value - 1e-12).sum())) / (1 + SHUFFLES)
+    verdict: Verdict = "holds" if p <= 1 - CONFIDENCE else "does not hold" if high < LITTLE else "undecided"
+    return (Finding(f"Kendall's W of {len(members)} superclasses", value, low, min(1.0, high), verdict, p),)
+
+
+def kendall_w(scores: Float[np.ndarray, "... m g"]) -> Float[np.ndarray, "..."]:
+    """Agreement of m rankings of g things: 12·Σ(R − R̄)² / (m²·(g³ − g) − m·Σ(t³ − t)), corrected for ties."""
+    ranks = rankdata(scores, axis=-1)
+    m, g = ranks.shape[-2:]
+    total = ranks.sum(-2)
+    # Σ(t³ − t) over groups of ties is what the ranks' variance lacks: 12 times it, per ranking.
+    lacking = (g**3 - g) - 12 * ((ranks - (g + 1) / 2) ** 2).sum(-1)
+    most = m**2 * (g**3 - g) - m * lacking.sum(-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(12 * ((total - total.mean(-1, keepdims=True)) ** 2).sum(-1) / most)
+
+
+def similarity_predicts_error(similarity: PerClass, error: PerClass) -> tuple[Finding, ...]:
+    """C19: rank correlation of similarity to cat in standard training with the error of telling the two apart."""
+    found = rank_correlation(similarity, error)
+    return (above("rank correlation of similarity and error", found.rho, found.low, found.high, p=found.p),)

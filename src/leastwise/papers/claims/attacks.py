@@ -1,0 +1,114 @@
+"""Claims about attacks and what they meet: C7 to C13."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from scipy.special import ndtri
+
+from leastwise.data import Groups
+from leastwise.evidence import Evidence
+from leastwise.geometry import confusion, cvc, homing, homing_gain, inside_groups, percentiles, rank_correlation
+from leastwise.papers.claims.base import Accuracies, Finding, above, average, below, change, combined, shared
+from leastwise.statistics import CONFIDENCE, paired, wilson
+
+DRAWS = 1000
+
+
+def gains_on_weak_classes(weaker: tuple[Evidence, str], stronger: tuple[Evidence, str]) -> tuple[Finding, ...]:
+    """C7, C8: slope over classes of what the stronger attack gains on how robust a class is; negative if on weak ones.
+
+    Robustness is the mean of both attacks (Oldham 1962): a regression on either of them would have its noise on both
+    sides and a slope from that alone.
+    """
+
+    def slope(a: Accuracies, _: "np.ndarray") -> "np.ndarray":
+        a = a[..., ~np.isnan(a).all(axis=tuple(range(a.ndim - 1)))]
+        gain, robust = a[..., 0, :] - a[..., 1, :], (a[..., 0, :] + a[..., 1, :]) / 2
+        robust = robust - robust.mean(-1, keepdims=True)
+        return np.asarray((gain * robust).sum(-1) / (robust**2).sum(-1))
+
+    what = f"slope of what {stronger[1]} gains over {weaker[1]} on class robustness"
+    return (below(what, *combined(shared(weaker, stronger), slope)),)
+
+
+def temperature_gains_where_smooth(
+    evidence: Evidence, pgd: str, tpgd: str, natural: str = "clean"
+) -> tuple[Finding, ...]:
+    """C9: Temperature-PGD leaves less accuracy than PGD, and the less the smoother a class's confidence."""
+    same = shared((evidence, pgd), (evidence, tpgd))
+    a, b = same.accuracies()
+    found = rank_correlation(b - a, cvc(evidence, natural))
+    return (
+        below(f"accuracy under {tpgd} minus under {pgd}", *change(same, average)),
+        above("rank correlation of that change with CVC", found.rho, found.low, found.high, p=found.p),
+    )
+
+
+def confidence_is_smoother(
+    evidence: Evidence, condition: str, smoother: tuple[int, ...], steeper: tuple[int, ...]
+) -> tuple[Finding, ...]:
+    """C10: mean CVC of some classes minus that of others; normal interval over images."""
+    squared, labels, k = evidence.conditions[condition].p_squared.astype(np.float64), evidence.labels, evidence.k
+
+    def group(classes: tuple[int, ...]) -> tuple[float, float]:
+        parts = [squared[labels == c] for c in classes if (labels == c).sum() > 1]
+        if not parts:
+            raise ValueError(f"none of the classes {classes} has two images: audit more")
+        mean = float(np.mean([part.mean() for part in parts]))
+        return mean, float(sum(part.var(ddof=1) / len(part) for part in parts)) / len(parts) ** 2
+
+    (a, a_variance), (b, b_variance) = group(smoother), group(steeper)
+    # CVC is Σp²/k − 1/k²: the constant cancels.
+    difference, half = (a - b) / k, float(ndtri((1 + CONFIDENCE) / 2)) * float(np.sqrt(a_variance + b_variance)) / k
+    return (below("difference of CVC", difference, difference - half, difference + half),)
+
+
+def homing_is_common_and_pairwise(
+    full: Evidence, without: Mapping[int, Evidence], condition: str
+) -> tuple[Finding, ...]:
+    """C11: images come home more often without their confound class than without another; and mostly from one class.
+
+    Concentration: of the images of a class that come home, the share of its main confound class, mean over classes. It
+    is compared with what an even spread over the other classes would give, whose largest share is above 1/(k − 1) too.
+    """
+    gain = homing_gain(full, without, condition)
+    homed = np.nan_to_num(homing(full, without, condition).homed).astype(np.int64)
+    homed = homed[homed.sum(1) > 0]
+    coming = above("coming home minus coming right without another class", gain.value, gain.low, gain.high)
+    if not len(homed):
+        nan = float("nan")
+        return coming, above("share of the main confound class", nan, nan, nan)
+    rng = np.random.default_rng(0)
+    anywhere = np.full(full.k - 1, 1 / (full.k - 1))
+    even = float(np.mean([largest_share(rng.multinomial(n, anywhere, DRAWS)).mean() for n in homed.sum(1)]))
+    drawn = np.mean([largest_share(rng.multinomial(row.sum(), row / row.sum(), DRAWS)) for row in homed], axis=0)
+    what = f"share of the main confound class (even: {even:.3f})"
+    return coming, above(what, float(largest_share(homed).mean()), *percentiles(drawn), threshold=even)
+
+
+def largest_share(counts: "np.ndarray") -> "np.ndarray":
+    return np.asarray(counts.max(-1) / counts.sum(-1))
+
+
+def class_is_lifted(before: Evidence, after: Evidence, condition: str, cls: int) -> tuple[Finding, ...]:
+    """C12: paired difference on the images of one class."""
+    same = shared((before, condition), (after, condition))
+    rows = same.labels == cls
+    found = paired(same.hits[0][rows], same.hits[1][rows])
+    return (above(f"{before.names[cls]} under {condition}", found.difference, found.low, found.high, p=found.p),)
+
+
+def backgrounds_drive_adversarial_confusion(
+    evidence: Evidence, natural: str, attacked: str, groups: Groups = ()
+) -> tuple[Finding, ...]:
+    """C13: share of confusions inside a colour group under attack minus without one; Newcombe's interval (1998)."""
+    groups = groups or evidence.groups
+    a, b = (inside_groups(confusion(evidence, condition), groups) for condition in (natural, attacked))
+    if not (a.mistakes and b.mistakes):
+        nan = float("nan")
+        return (above("share of confusions inside colours, attacked minus natural", nan, nan, nan),)
+    (p_low, q_low), (p_high, q_high) = wilson(np.array([a.inside, b.inside]), np.array([a.mistakes, b.mistakes]))
+    p, q = a.share, b.share
+    low = (q - p) - float(np.hypot(q - q_low, p_high - p))
+    high = (q - p) + float(np.hypot(q_high - q, p - p_low))
+    return (above("share of confusions inside colours, attacked minus natural", q - p, low, high),)

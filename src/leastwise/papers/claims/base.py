@@ -1,0 +1,144 @@
+"""A claim is a statement, a statistic and a test; a test gives findings, each with an interval and a verdict.
+
+Intervals are over images, or over classes where it says so, of the networks at hand. What another training of the same
+recipe would give they do not know: for that, train with several seeds and compare groups.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from leastwise.evidence import Evidence
+from leastwise.geometry import resampled
+from leastwise.statistics import CONFIDENCE
+
+Verdict = Literal["holds", "does not hold", "undecided"]
+
+PerClass = Float[np.ndarray, " k"]
+Accuracies = Float[np.ndarray, "... k"]
+Statistic = Callable[[Accuracies, Int[np.ndarray, " k"]], "np.ndarray"]  # of class accuracies and class sizes
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One number that speaks to a claim."""
+
+    what: str
+    value: float
+    low: float
+    high: float
+    verdict: Verdict
+    p: float | None = None
+
+
+@dataclass(frozen=True)
+class Claim:
+    id: str
+    papers: tuple[str, ...]
+    statement: str
+    statistic: str
+    tests: tuple[Callable[..., tuple[Finding, ...]], ...]
+
+
+def above(what: str, value: float, low: float, high: float, threshold: float = 0.0, p: float | None = None) -> Finding:
+    """Claims more than a threshold: decided only if the whole interval is on one side of it."""
+    verdict: Verdict = "holds" if low > threshold else "does not hold" if high < threshold else "undecided"
+    return Finding(what, value, low, high, verdict, p)
+
+
+def below(what: str, value: float, low: float, high: float, threshold: float = 0.0, p: float | None = None) -> Finding:
+    verdict: Verdict = "holds" if high < threshold else "does not hold" if low > threshold else "undecided"
+    return Finding(what, value, low, high, verdict, p)
+
+
+def together(findings: Sequence[Finding]) -> Verdict:
+    """A claim holds if all of it does, and does not as soon as one part does not."""
+    verdicts = {one.verdict for one in findings}
+    if "does not hold" in verdicts:
+        return "does not hold"
+    return "holds" if verdicts == {"holds"} else "undecided"
+
+
+def counts(evidence: Evidence, condition: str) -> tuple[Int[np.ndarray, " k"], Int[np.ndarray, " k"]]:
+    """Right answers and images by class."""
+    tally = evidence.tally(condition)
+    return tally.correct.numpy(), tally.n.numpy()
+
+
+@dataclass(frozen=True, eq=False)
+class Same:
+    """What several audits got right of the images they share."""
+
+    hits: tuple[Bool[np.ndarray, " n"], ...]
+    labels: Int[np.ndarray, " n"]
+    k: int
+
+    @property
+    def n(self) -> Int[np.ndarray, " k"]:
+        return np.bincount(self.labels, minlength=self.k)
+
+    def accuracies(self) -> Float[np.ndarray, "m k"]:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.stack([np.bincount(self.labels[hit], minlength=self.k) / self.n for hit in self.hits])
+
+
+def shared(*audits: tuple[Evidence, str]) -> Same:
+    """Audits of one data set, paired by the ids of their images; those that one of them lacks are left out."""
+    first = audits[0][0]
+    ids = first.ids
+    for evidence, _ in audits[1:]:
+        if evidence.names != first.names:
+            raise ValueError("models of different classes cannot be paired: audit all on the same data")
+        ids = np.intersect1d(ids, evidence.ids)
+    if not len(ids):
+        raise ValueError("the audits share no image: audit all on the same data")
+    at = [np.searchsorted(evidence.ids, ids) for evidence, _ in audits]
+    labels = first.labels[at[0]]
+    if any((evidence.labels[rows] != labels).any() for (evidence, _), rows in zip(audits, at, strict=True)):
+        raise ValueError("the audits have different labels for the same ids: audit all on the same data")
+    hits = tuple(evidence.correct(condition)[rows] for (evidence, condition), rows in zip(audits, at, strict=True))
+    return Same(hits, labels.astype(np.int64), first.k)
+
+
+# Statistics of class accuracies, for one row or many.
+
+
+def average(a: Accuracies, n: Int[np.ndarray, " k"]) -> "np.ndarray":
+    """Over images."""
+    return np.asarray(np.nansum(a * n, axis=-1) / n.sum())
+
+
+def worst(a: Accuracies, _: Int[np.ndarray, " k"]) -> "np.ndarray":
+    return np.asarray(np.nanmin(a, axis=-1))
+
+
+def deviation(a: Accuracies, _: Int[np.ndarray, " k"]) -> "np.ndarray":
+    """Standard deviation over classes."""
+    return np.asarray(np.nanstd(a, axis=-1))
+
+
+def gap(a: Accuracies, _: Int[np.ndarray, " k"]) -> "np.ndarray":
+    return np.asarray(np.nanmax(a, axis=-1) - np.nanmin(a, axis=-1))
+
+
+def change(same: Same, statistic: Statistic, seed: int = 0) -> tuple[float, float, float]:
+    """A statistic of the second audit minus that of the first, with a paired bootstrap interval."""
+    return combined(same, lambda a, n: statistic(a[..., 1, :], n) - statistic(a[..., 0, :], n), seed)
+
+
+def combined(same: Same, statistic: Statistic, seed: int = 0) -> tuple[float, float, float]:
+    """A statistic of all audits together, with a bootstrap interval over images.
+
+    Each end is the farther one of the percentile and of the basic interval (2·value − quantile): noise makes a
+    minimum lower and a spread wider, in the draws as in the data, and where all classes are alike the basic interval
+    alone covers 91 %. Of changes of worst class, deviation and gap (6 classes of 200 images, 300 trials) the wider of
+    both covered 94 to 96 % where classes differ and more than 99 % where they do not.
+    """
+    value = float(statistic(same.accuracies(), same.n))
+    drawn = statistic(resampled(same.hits, same.labels, same.k, seed), same.n)
+    tail = (1 - CONFIDENCE) / 2
+    low, high = (float(q) for q in np.quantile(drawn, [tail, 1 - tail]))
+    return value, min(low, 2 * value - high), max(high, 2 * value - low)

@@ -1,0 +1,86 @@
+"""Claims about features and entropy: C18, C20, C21."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from scipy.special import bdtrc, ndtri
+
+from leastwise.evidence import Evidence
+from leastwise.geometry import resampled
+from leastwise.papers.claims.base import Finding, PerClass, above, average, change, shared, worst
+from leastwise.statistics import CONFIDENCE, exact
+
+
+def most_classes(what: str, rises: "np.ndarray") -> Finding:
+    """Sign test: the share of classes for which it is so, with an exact interval; holds if more than half for sure."""
+    n, so = len(rises), int(rises.sum())
+    low, high = exact(np.array([so]), np.array([n]))
+    p = min(1.0, 2 * float(bdtrc(max(so, n - so) - 1, n, 0.5)))
+    return above(what, so / n if n else float("nan"), float(low[0]), float(high[0]), threshold=0.5, p=p)
+
+
+def similarity_rises_and_variance_falls(
+    similarity: tuple[PerClass, PerClass], variance: tuple[PerClass, PerClass]
+) -> tuple[Finding, ...]:
+    """C18: (standard, adversarial) of each; sign tests over classes.
+
+    Variances of two networks are compared as they are, as the paper does, although their scale is the network's own.
+    """
+    return (
+        most_classes("classes whose similarity rises", changes(*similarity) > 0),
+        most_classes("classes whose variance falls", changes(*variance) < 0),
+    )
+
+
+def changes(before: PerClass, after: PerClass) -> PerClass:
+    """Over the classes that both have and that changed at all."""
+    difference = after - before
+    return difference[~np.isnan(difference) & (difference != 0)]
+
+
+def smoothing_helps(
+    similarity: tuple[PerClass, PerClass],
+    variance: tuple[PerClass, PerClass],
+    base: Evidence,
+    smoothed: Evidence,
+    condition: str,
+) -> tuple[Finding, ...]:
+    """C20: (without, with) smoothing or entropy: similarity and variance fall, the worst class rises."""
+    return (
+        most_classes("classes whose similarity falls", changes(*similarity) < 0),
+        most_classes("classes whose variance falls", changes(*variance) < 0),
+        above(f"worst class under {condition}", *change(shared((base, condition), (smoothed, condition)), worst)),
+    )
+
+
+def entropy_is_higher(base: Evidence, other: Evidence, condition: str) -> tuple[Finding, ...]:
+    """C21, first half: mean entropy of the second minus the first over the same images; normal interval."""
+    ids, at, there = np.intersect1d(base.ids, other.ids, return_indices=True)
+    if len(ids) < 2:
+        raise ValueError("the audits share fewer than two images: audit both on the same data")
+    d = other.conditions[condition].entropy[there].astype(np.float64) - base.conditions[condition].entropy[at]
+    mean, half = float(d.mean()), float(ndtri((1 + CONFIDENCE) / 2)) * float(d.std(ddof=1)) / np.sqrt(len(d))
+    return (above(f"difference of entropy under {condition}", mean, mean - float(half), mean + float(half)),)
+
+
+def allows_a_larger_weight(
+    plain: Mapping[float, Evidence], regularised: Mapping[float, Evidence], condition: str, seed: int = 0
+) -> tuple[Finding, ...]:
+    """C21, second half: the most robust weight of the second method minus that of the first.
+
+    Percentiles over images drawn again, the same for all networks: how sure the two maxima are where they are.
+    """
+    groups = [sorted(plain), sorted(regularised)]
+    audits = [(models[w], condition) for models, order in zip((plain, regularised), groups, strict=True) for w in order]
+    same = shared(*audits)
+    cut = len(groups[0])
+
+    def difference(overall: "np.ndarray") -> "np.ndarray":
+        first = np.array(groups[0])[overall[..., :cut].argmax(-1)]
+        return np.asarray(np.array(groups[1])[overall[..., cut:].argmax(-1)] - first)
+
+    drawn = difference(average(resampled(same.hits, same.labels, same.k, seed), same.n))
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(drawn, [tail, 1 - tail])
+    value = float(difference(average(same.accuracies(), same.n)))
+    return (above("difference of the most robust weights", value, float(low), float(high)),)

@@ -1,0 +1,49 @@
+"""Papers and their exhibits as declarations."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from leastwise.papers.recipes import Absent, Recipe, Trained, trainings
+from leastwise.papers.scales import scale
+
+LAST_STEP = "whether an attack counts by its last step or by any is not said: by its last, as in the code it builds on"
+
+Needs = Mapping[str, Recipe]
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """A table or figure: what it needs, by role, in the paper's own setting."""
+
+    id: str  # such as tian2021/table3
+    title: str
+    drawn: str  # what the reader sees
+    needs: Needs  # empty if it is computed from nothing but the paper
+    assumed: tuple[str, ...] = ()  # what the paper leaves open, and what is taken instead
+    claims: tuple[str, ...] = ()  # that it speaks to, such as C7
+    classes: tuple[int, ...] = ()  # that it is about; all if empty. A scale may put others in their place
+    images: tuple[int, ...] = ()  # single test images that it shows, by id
+
+    def __call__(self, scale_name: str) -> dict[str, tuple[Recipe | Absent, ...]]:
+        """The recipes at a scale, by role."""
+        at = scale(scale_name)
+        return {role: at(recipe) for role, recipe in self.needs.items()}
+
+    def trainings(self, scale_name: str) -> tuple[Trained, ...]:
+        """Every training it needs at a scale, each once."""
+        return trainings(one for parts in self(scale_name).values() for one in parts if not isinstance(one, Absent))
+
+
+@dataclass(frozen=True)
+class Paper:
+    id: str
+    title: str
+    authors: str
+    where: str
+    first_class: int  # the number that the paper gives to the first class
+    exhibits: tuple[Exhibit, ...]
+    assumed: tuple[str, ...] = ()  # what the whole paper leaves open
+
+    def number(self, cls: int) -> int:
+        """A class as the paper counts it."""
+        return cls + self.first_class

@@ -1,0 +1,189 @@
+"""Scales: functions on recipes. What a scale changes is in the recipe, and so in its key and on its page."""
+
+import re
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from leastwise.papers.recipes import Absent, Images, Measured, Recipe, Released, Threat, Trained
+
+
+@dataclass(frozen=True)
+class Scale:
+    name: str
+    about: str
+    trained: Callable[[Trained], Trained]
+    measured: Callable[[Measured], tuple[Measured, ...]]  # several where heavy attacks see fewer images
+    obstacle: Callable[[Trained | Released], str]  # why a network is not to be had; empty if it is
+    cls: Callable[[int], int] = lambda c: c  # the class that stands for a class of the paper's data
+
+    def __call__(self, recipe: Recipe) -> tuple[Recipe | Absent, ...]:
+        """The recipe at this scale, in as many parts as it takes."""
+        models = [recipe] if isinstance(recipe, Trained) else [recipe.model, recipe.surrogate]
+        for model in models:
+            reason = self.obstacle(model) if model is not None else ""
+            if reason:
+                return (Absent(recipe, reason),)
+        if isinstance(recipe, Trained):
+            return (self.trained(recipe),)
+        surrogate = None if recipe.surrogate is None else self.trained(recipe.surrogate)
+        model = self.trained(recipe.model) if isinstance(recipe.model, Trained) else recipe.model
+        return self.measured(replace(recipe, model=model, surrogate=surrogate, scale=self.name))
+
+
+# Full: the paper's setting.
+
+BY_HAND = {
+    "tinyimages-500k": "the 500,000 pseudo-labelled pictures were withdrawn with the data set they came from",
+}
+
+
+def no_obstacle(model: Trained | Released) -> str:
+    return BY_HAND.get(model.extra, "") if isinstance(model, Trained) else ""
+
+
+# Smoke: every code path in seconds, on images inside the package.
+
+SMOKE_DATA = "fashion-mini"
+SMOKE_CLASSES = 10
+SMOKE_TRAIN, SMOKE_TEST = 20, 10  # images per class
+SMOKE_STEPS = 2
+SMOKE_ARCHS = ("convnet", "lenet5", "small-cnn")  # cheap already
+SMOKE_ATTACKS = {"autoattack": "apgd-ce+square:5", "cwinf": "cwinf:3", "nattack": "nattack:2"}
+
+
+def smoke_class(c: int) -> int:
+    return c % SMOKE_CLASSES
+
+
+def smoke_images(images: Images, per_class: int) -> Images:
+    """The same change of other images; class c of more than ten stands for c modulo ten."""
+    change = tuple(smoke_class(part) if isinstance(part, int) else part for part in images.change)
+    if images.change and images.change[0] == "binary" and change[1] == change[2]:
+        change = (change[0], change[1], smoke_class(int(change[1]) + 1))
+    classes = tuple(dict.fromkeys(smoke_class(c) for c in images.classes))
+    return Images(SMOKE_DATA, change, classes, per_class, steps=SMOKE_STEPS if images.change else None)
+
+
+def smoke_trained(t: Trained) -> Trained:
+    base, plus, parts = t.arch.partition("+")
+    return replace(
+        t,
+        data=smoke_images(t.data, SMOKE_TRAIN),
+        arch=(base if base in SMOKE_ARCHS else "small") + plus + parts,
+        extra=f"{SMOKE_DATA}/test" if t.extra else "",
+        threat=fewer_steps(t.threat, SMOKE_STEPS),
+        epochs=2,
+        batch_size=10,  # forty updates: after eight, BatchNorm's statistics are still so far off that one class wins
+        rate=0.1 if t.optimiser == "sgd" else t.rate,
+        drops=(1,) if t.drops else (),
+        keep=t.keep.replace("pgd20", f"pgd{SMOKE_STEPS}"),
+        source=None if t.source is None else smoke_trained(t.source),
+        seed=own_seed(t) if base not in SMOKE_ARCHS else t.seed,
+        scale="smoke",
+    )
+
+
+def smoke_measured(m: Measured) -> tuple[Measured, ...]:
+    conditions = tuple(dict.fromkeys(shorter(name, SMOKE_STEPS, SMOKE_ATTACKS) for name in m.conditions))
+    model = m.model
+    if isinstance(model, Released):
+        # Nobody's weights are fetched: a network of the package's own takes their place.
+        model = smoke_trained(Trained(model.data, model.arch, seed=zlib.crc32(model.weights.encode()) % 1000))
+    return (replace(m, model=model, data=smoke_images(m.data, SMOKE_TEST), conditions=conditions),)
+
+
+# Lite: real data, a network that two cores can train.
+
+LITE_STEPS = 5
+LITE_MADE = 50  # steps of a search that makes images
+LITE_EPOCHS = 12
+LITE_EPOCHS_OF = {"svhn": 8, "stl10": 10}  # more images, or larger ones, than CIFAR-10's
+LITE_ARCHS = {"convnet": "convnet", "lenet5": "lenet5", "small-cnn": "small-cnn", "vgg16-bn": "convnet"}
+LITE_TOO_LARGE = ("imagenet", "tiny-imagenet")
+# Attacks that take hours on all images: shorter, and on so many images of each class.
+LITE_HEAVY = {"autoattack": ("autoattack", 100), "cwinf": ("cwinf:100", 20), "nattack": ("nattack:50", 20)}
+
+
+def lite_obstacle(model: Trained | Released) -> str:
+    if model.data.name in LITE_TOO_LARGE:
+        return f"{model.data.name} is too large for two cores"
+    return no_obstacle(model)
+
+
+def lite_trained(t: Trained) -> Trained:
+    base, plus, parts = t.arch.partition("+")
+    return replace(
+        t,
+        data=replace(t.data, steps=LITE_MADE) if t.source is not None and t.data.change else t.data,
+        arch=LITE_ARCHS.get(base, "small") + plus + parts,
+        threat=fewer_steps(t.threat, LITE_STEPS),
+        epochs=LITE_EPOCHS_OF.get(t.data.name, LITE_EPOCHS),
+        batch_size=128,
+        rate=0.2 if t.optimiser == "sgd" else t.rate,
+        schedule="one-cycle" if t.schedule == "steps" else t.schedule,
+        drops=(),
+        source=None if t.source is None else lite_trained(t.source),
+        seed=own_seed(t) if base not in LITE_ARCHS else t.seed,
+        scale="lite",
+    )
+
+
+def lite_measured(m: Measured) -> tuple[Measured, ...]:
+    light = tuple(name for name in m.conditions if name not in LITE_HEAVY)
+    parts = [replace(m, conditions=light)] if light else []
+    for name in m.conditions:
+        if name in LITE_HEAVY:
+            shorter_name, per_class = LITE_HEAVY[name]
+            fewer = min(per_class, m.data.per_class or per_class)
+            parts.append(replace(m, conditions=(shorter_name,), data=replace(m.data, per_class=fewer)))
+    return tuple(parts)
+
+
+# What scales share.
+
+
+def own_seed(t: Trained) -> int:
+    """Two architectures that a scale replaces by one stay two trainings."""
+    return t.seed + zlib.crc32(t.arch.encode()) % 1000
+
+
+def fewer_steps(threat: Threat | None, steps: int) -> Threat | None:
+    """At most so many steps, long enough to travel 1.25 times the radius in all."""
+    if threat is None or threat.steps <= steps:
+        return threat
+    return replace(threat, steps=steps, step=max(threat.step, 1.25 * threat.eps / steps))
+
+
+def shorter(name: str, steps: int, instead: dict[str, str]) -> str:
+    """`pgd20` with at most so many steps; other attacks as the table says."""
+    found = re.fullmatch(r"([a-z]*pgd|cw)(\d+)(.*)", name)
+    if found:
+        return f"{found[1]}{min(int(found[2]), steps)}{found[3]}"
+    return instead.get(name, name)
+
+
+SCALES: dict[str, Scale] = {
+    "smoke": Scale(
+        "smoke",
+        "a few images inside the package, seconds per exhibit: shows that everything runs, and nothing else",
+        smoke_trained,
+        smoke_measured,
+        lambda model: "",
+        smoke_class,
+    ),
+    "lite": Scale(
+        "lite",
+        "real data, the network `small`, minutes to half an hour per training on two cores: not a reproduction",
+        lite_trained,
+        lite_measured,
+        lite_obstacle,
+    ),
+    "full": Scale("full", "the paper's setting, for GPUs", lambda t: t, lambda m: (m,), no_obstacle),
+}
+
+
+def scale(name: str) -> Scale:
+    if name not in SCALES:
+        raise ValueError(f"there is no scale {name!r}: choose {', '.join(SCALES)}")
+    return SCALES[name]

@@ -1,0 +1,29 @@
+"""Which evidence decides which claim: from what the exhibits of a paper found to findings and verdicts."""
+
+from leastwise.papers import PAPERS
+from leastwise.papers.verdicts import ahn, benz2021, tian2021, tradeoff2022
+from leastwise.papers.verdicts.view import Found, Judged, Missing, Results, Rule, View
+
+__all__ = ["RULES", "Found", "Judged", "Missing", "Results", "Rule", "View", "judged"]
+
+RULES: dict[str, tuple[Rule, ...]] = {
+    "benz2021": benz2021.RULES,
+    "tian2021": tian2021.RULES,
+    "ahn": ahn.RULES,
+    "tradeoff2022": tradeoff2022.RULES,
+}
+EXHIBITS = {one.id: one for paper in PAPERS.values() for one in paper.exhibits}
+
+
+def judged(paper: str, results: Results, scale: str) -> tuple[Judged, ...]:
+    """Every claim of a paper on everything that is there to decide it, and what is missing for the rest."""
+    found = []
+    for rule in RULES[paper]:
+        view = View(EXHIBITS[rule.exhibit], scale, results, EXHIBITS)
+        for case in rule.cases:
+            on = ", ".join(word for word in case if word not in EXHIBITS)
+            try:
+                found.append(Judged(rule.claim, rule.exhibit, on, rule.test(view, *case)))
+            except Missing as missing:
+                found.append(Judged(rule.claim, rule.exhibit, on, (), str(missing)))
+    return tuple(found)

@@ -1,0 +1,66 @@
+"""What the exhibits of Benz et al. decide."""
+
+import numpy as np
+
+from leastwise.papers.benz2021 import CORRUPTIONS, DATA_SETS
+from leastwise.papers.claims import Finding, agreement, spread
+from leastwise.papers.verdicts.shared import differ, mutual, profiles, widens
+from leastwise.papers.verdicts.view import Rule, View, words
+
+
+def of_one_data_set(view: View, data: str) -> tuple[Finding, ...]:
+    """Roles that begin with its name are its models."""
+    return profiles(view, *(role for role in view.roles if role.startswith(f"{data} ")))
+
+
+def robust_more(view: View) -> tuple[Finding, ...]:
+    other = view.of("benz2021/fig5")
+    standard = [other.profile(role) for role in other.roles if role.startswith("standard ")]
+    return agreement.robust_agree_more(np.stack(standard), np.stack([view.profile(role) for role in view.roles]))
+
+
+def narrowed(view: View, base: str, attack: str) -> tuple[Finding, ...]:
+    evidence, name = view.audit(base, attack)
+    return spread.fair_weights_narrow(evidence, view.audit(f"{base} fair", attack)[0], name)
+
+
+def weakest(view: View, role: str) -> tuple[Finding, ...]:
+    evidence, clean = view.audit(role)
+    corrupted = [name for _, name in view.audits(role) if name in CORRUPTIONS]
+    return spread.weakest_class_changes(evidence, clean, corrupted)
+
+
+FIG9 = ("standard resnet50-imagenet", "robust-l2-3.0 resnet50-imagenet")
+KINDS = ("standard", "adversarial")
+ATTACKS = ("pgd", "clean")
+RULES = (
+    Rule("C1", "benz2021/fig1", differ, words("standard")),
+    Rule("C1", "benz2021/fig2", differ, words("adversarial")),
+    Rule("C2", "benz2021/fig2", widens, tuple(("benz2021/fig1", *KINDS, attack) for attack in ATTACKS)),
+    Rule("C3", "benz2021/fig3", of_one_data_set, words("mnist", "svhn")),
+    Rule("C3", "benz2021/fig4", of_one_data_set, words("cifar10", "cifar100")),
+    Rule("C3", "benz2021/fig5", of_one_data_set, words("tiny-imagenet", "standard")),
+    Rule("C3", "benz2021/fig6", profiles),
+    Rule("C2", "benz2021/fig9", widens, (("benz2021/fig9", *FIG9, "clean"),)),
+    Rule("C4", "benz2021/fig9", profiles),
+    Rule("C3", "benz2021/fig11", profiles),
+    Rule("C5", "benz2021/fig11", robust_more),
+    Rule("C6", "benz2021/fig12", mutual, (("standard", "clean"),)),
+    Rule("C6", "benz2021/fig13", mutual, (("standard", "clean"),)),
+    Rule("C3", "benz2021/fig14", profiles),
+    Rule("C23", "benz2021/fig15", narrowed, (("standard", "clean"), ("adversarial", "clean"), ("adversarial", "pgd"))),
+    Rule("C24", "benz2021/fig16", weakest, words("standard")),
+    Rule("C1", "benz2021/protocol", differ, words(*(f"{data} {kind}" for data in DATA_SETS for kind in KINDS))),
+    Rule(
+        "C2",
+        "benz2021/protocol",
+        widens,
+        tuple(
+            ("benz2021/protocol", f"{data} standard", f"{data} adversarial", attack)
+            for data in DATA_SETS
+            for attack in ATTACKS
+        ),
+    ),
+    Rule("C4", "benz2021/protocol", of_one_data_set, words(*DATA_SETS)),
+    Rule("C24", "benz2021/protocol", weakest, words("corruptions, adversarial")),
+)

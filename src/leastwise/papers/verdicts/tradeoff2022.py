@@ -1,0 +1,82 @@
+"""What the exhibits of the paper on the tradeoff decide."""
+
+import numpy as np
+
+from leastwise.evidence import Evidence
+from leastwise.geometry import cosines
+from leastwise.papers.claims import Finding, features, spread
+from leastwise.papers.claims.agreement import similarity_predicts_error
+from leastwise.papers.tradeoff2022 import BIRD, CAT
+from leastwise.papers.verdicts.shared import widens
+from leastwise.papers.verdicts.view import Rule, View, words
+
+
+def shares(view: View) -> tuple[Finding, ...]:
+    (before, name), (after, _) = view.audit("ST"), view.audit("PGD-AT")
+    return spread.few_classes_carry_the_drop(before, after, name, (view.cls(BIRD), view.cls(CAT)))
+
+
+def more_similar(view: View, name: str) -> tuple[Finding, ...]:
+    (similar, varied), (similar_after, varied_after) = view.shape("ST"), view.shape(name)
+    return features.similarity_rises_and_variance_falls((similar, similar_after), (varied, varied_after))
+
+
+def alone_more_similar(view: View) -> tuple[Finding, ...]:
+    """Each class in the network where it alone was attacked."""
+    similar, varied = view.shape("ST")
+    alone = [view.shape(f"single {c}") for c in range(len(similar))]
+    similar_after, varied_after = (np.array([pair[i][c] for c, pair in enumerate(alone)]) for i in (0, 1))
+    return features.similarity_rises_and_variance_falls((similar, similar_after), (varied, varied_after))
+
+
+def told_apart(view: View, method: str, attack: str) -> tuple[Finding, ...]:
+    similar = cosines(view.moments("ST").means)[view.cls(CAT)]
+    error = np.full(len(similar), np.nan)
+    for c in range(len(similar)):
+        if c != CAT:
+            evidence, name = view.audit(f"{method}, cat and {c}", attack)
+            error[c] = 1 - evidence.tally(name).overall
+    return similarity_predicts_error(similar, error)
+
+
+def smoothed(view: View, base: str, other: str) -> tuple[Finding, ...]:
+    (similar, varied), (similar_after, varied_after) = view.shape(base), view.shape(other)
+    evidence, name = view.audit(base, "pgd")
+    after = view.audit(other, "pgd")[0]
+    return features.smoothing_helps((similar, similar_after), (varied, varied_after), evidence, after, name)
+
+
+def entropies(view: View, attack: str) -> tuple[Finding, ...]:
+    base, name = view.audit("PGD-AT", attack)
+    return features.entropy_is_higher(base, view.audit("TRADES", attack)[0], name)
+
+
+def weights(view: View, attack: str) -> tuple[Finding, ...]:
+    models: dict[str, dict[float, Evidence]] = {"TRADES": {}, "ME-TRADES": {}}
+    for role in view.roles:
+        evidence, name = view.audit(role, attack)
+        models[role.split()[0]][float(role.rpartition("=")[2])] = evidence
+    return features.allows_a_larger_weight(models["TRADES"], models["ME-TRADES"], name)
+
+
+TWO = ("PGD-AT", "TRADES")
+RULES = (
+    Rule(
+        "C2",
+        "tradeoff2022/fig1ab",
+        widens,
+        tuple(("tradeoff2022/fig1ab", "ST", "PGD-AT", attack) for attack in ("pgd", "clean")),
+    ),
+    Rule("C22", "tradeoff2022/fig1c", shares),
+    Rule("C18", "tradeoff2022/fig2", more_similar, words(*TWO)),
+    Rule("C18", "tradeoff2022/fig4", alone_more_similar),
+    Rule("C19", "tradeoff2022/fig5", told_apart, tuple((name, attack) for name in TWO for attack in ("clean", "pgd"))),
+    Rule(
+        "C20",
+        "tradeoff2022/fig6",
+        smoothed,
+        (("PGD-AT", "PGD-AT+LS"), ("PGD-AT", "ME-AT"), ("TRADES", "TRADES+LS"), ("TRADES", "ME-TRADES")),
+    ),
+    Rule("C21", "tradeoff2022/fig7", entropies, words("clean", "pgd")),
+    Rule("C21", "tradeoff2022/table2", weights, words("pgd", "cw")),
+)

@@ -1,0 +1,115 @@
+"""What the recipes of an exhibit gave, by role."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from leastwise.evidence import Evidence
+from leastwise.frame import Tally
+from leastwise.geometry import Moments, inter_class_similarity, intra_class_variance
+from leastwise.papers.claims import Finding, Verdict, together
+from leastwise.papers.claims.base import PerClass
+from leastwise.papers.declare import Exhibit
+from leastwise.papers.recipes import Absent, Measured, Recipe
+from leastwise.papers.scales import scale
+
+
+class Found(NamedTuple):
+    """What a recipe gave."""
+
+    evidence: Evidence | None = None  # of an audit; of one after every epoch, the last
+    moments: Moments | None = None  # of features, where they were kept
+    epochs: tuple[Tally, ...] = ()  # of a training: clean accuracy on its own images
+
+
+Results = Mapping[Recipe, Found]  # what is there: a recipe that failed or was not run is missing
+Audited = tuple[Evidence, str]  # and a condition
+
+
+class Missing(ValueError):
+    """Something that a claim needs is not among the results."""
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    exhibit: Exhibit
+    scale: str
+    results: Results
+    siblings: Mapping[str, Exhibit]  # every exhibit by its id
+
+    def of(self, exhibit: str) -> "View":
+        """Another exhibit with the same results."""
+        return replace(self, exhibit=self.siblings[exhibit])
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return tuple(self.exhibit.needs)
+
+    def cls(self, c: int) -> int:
+        """The class that stands for a class of the paper at this scale."""
+        return scale(self.scale).cls(c)
+
+    def parts(self, role: str) -> list[tuple[Recipe, Found]]:
+        recipes = [one for one in scale(self.scale)(self.exhibit.needs[role]) if not isinstance(one, Absent)]
+        return [(one, self.results[one]) for one in recipes if one in self.results]
+
+    def audits(self, role: str) -> list[Audited]:
+        """Every condition of a role; nothing where it was not audited."""
+        found = [(recipe, one.evidence) for recipe, one in self.parts(role) if isinstance(recipe, Measured)]
+        return [(evidence, name) for recipe, evidence in found if evidence for name in recipe.conditions]
+
+    def audit(self, role: str, attack: str = "clean") -> Audited:
+        """The condition whose name begins so; scales change what follows."""
+        for evidence, name in self.audits(role):
+            if name.startswith(attack):
+                return evidence, name
+        raise Missing(f"{role} under {attack} is not among the results")
+
+    def profile(self, role: str, attack: str = "clean") -> PerClass:
+        evidence, name = self.audit(role, attack)
+        return evidence.tally(name).accuracy.numpy()
+
+    def moments(self, role: str) -> Moments:
+        for _, one in self.parts(role):
+            if one.moments is not None:
+                return one.moments
+        raise Missing(f"the features of {role} are not among the results")
+
+    def shape(self, role: str) -> tuple[PerClass, PerClass]:
+        """Similarity and variance of the classes' features."""
+        found = self.moments(role)
+        return inter_class_similarity(found.means), intra_class_variance(found)
+
+    def epochs(self, role: str) -> tuple[Tally, ...]:
+        for _, one in self.parts(role):
+            if one.epochs:
+                return one.epochs
+        raise Missing(f"the epochs of {role} are not among the results")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How an exhibit speaks to a claim: a test of views, once for each case."""
+
+    claim: str
+    exhibit: str
+    test: Callable[..., tuple[Finding, ...]]  # of the exhibit's view and of the words of a case
+    cases: tuple[tuple[str, ...], ...] = ((),)
+
+
+@dataclass(frozen=True)
+class Judged:
+    claim: str
+    exhibit: str
+    on: str  # what it was measured on
+    findings: tuple[Finding, ...]  # none where something is missing
+    missing: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        return together(self.findings)
+
+
+def words(*cases: str) -> tuple[tuple[str, ...], ...]:
+    """Cases of one word each."""
+    return tuple((case,) for case in cases)

@@ -1,0 +1,149 @@
+"""Declarations become images and attacks; some exhibits are run whole at smoke scale with the trainings there are."""
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import pytest
+
+from leastwise.attacks import CE, KL, PGD, Corrupted, Gaussian, Grid, Transfer, Uniform
+from leastwise.audit import audit
+from leastwise.balls import L2, Linf
+from leastwise.evidence import Evidence
+from leastwise.geometry import drop_shares, homing, inter_class_similarity, moments, own_plane, scatter
+from leastwise.models import Classifier, build
+from leastwise.objectives import PGDAT, TRADES, Objective, Standard
+from leastwise.papers import PAPERS, Absent, Measured, Trained, planned, selected, trainings
+from leastwise.papers.build import conditions, dataset
+from leastwise.papers.claims import attacks, spread
+from leastwise.papers.recipes import Images, Threat
+from leastwise.train import Training, fit
+
+NETWORK = build("convnet", (1, 28, 28), 10, seed=0)
+
+
+def test_images_of_declarations() -> None:
+    few = dataset(Images("fashion-mini", per_class=3))
+    assert len(few) == 30 and few.k == 10 and sorted(c for _, group in few.groups for c in group) == list(range(10))
+    one = dataset(Images("fashion-mini", classes=(3,), per_class=3))
+    assert set(one.labels.tolist()) == {3} and one.k == 10 and set(one.ids.tolist()) < set(few.ids.tolist())
+    less = dataset(Images("fashion-mini", ("removed", 3), per_class=3))
+    assert less.k == 9 and len(less) == 27 and few.names[3] not in less.names
+    two = dataset(Images("fashion-mini", ("binary", 3, 5), per_class=3))
+    assert two.names == (few.names[3], few.names[5]) and len(two) == 6
+    assert dataset(Images("fashion-mini", ("coloured",), per_class=1)).shape == (3, 28, 28)
+    white = dataset(Images("fashion-mini", ("replace_background",), per_class=1))
+    assert (white.batch(np.arange(10)).x == 1).float().mean() > 0.3
+    made = dataset(Images("fashion-mini", ("matched",), per_class=1, steps=2), "train", NETWORK)
+    assert (made.labels == dataset(Images("fashion-mini", per_class=1), "train").labels).all()
+    assert (
+        len(dataset(Images("fashion-mini", ("targeted_set", "random"), per_class=1, steps=2), "train", NETWORK)) == 10
+    )
+    with pytest.raises(ValueError, match="made with a network"):
+        dataset(Images("fashion-mini", ("matched",), per_class=1))
+    with pytest.raises(ValueError, match="there is no change"):
+        dataset(Images("fashion-mini", ("upside-down",), per_class=1), made_with=NETWORK)
+
+
+def test_attacks_of_declarations() -> None:
+    names = ("clean", "pgd20", "tpgd20-grid", "transfer", "fog:3", "pgd20[1/255]")
+    net = Trained(Images("cifar10"), "small")
+    recipe = Measured(net, Images("cifar10"), names, Threat(0.031, 0.003, 20), surrogate=net)
+    found = dict(conditions(recipe, NETWORK))
+    assert found["pgd20"] == PGD(Linf(0.031), CE(), 0.003, 20, keep="last")
+    assert isinstance(found["tpgd20-grid"], Grid) and isinstance(found["fog:3"], Corrupted)
+    assert isinstance(found["transfer"], Transfer) and found["transfer"].attack == found["pgd20"]
+    own = found["pgd20[1/255]"]
+    assert isinstance(own, PGD) and own.ball == Linf(1 / 255) and own.step == pytest.approx(0.003 / 255 / 0.031)
+    l2 = Measured(net, Images("cifar10"), ("pgd5",), Threat(0.5, 0.1, norm="l2"))
+    ((_, attack),) = conditions(l2)
+    assert isinstance(attack, PGD) and attack.ball == L2(0.5)
+    with pytest.raises(ValueError, match="give the surrogate"):
+        conditions(recipe)
+
+
+def test_every_smoke_recipe_has_images_and_attacks() -> None:
+    """A smoke test: that they can be made, not what they are."""
+    recipes, _ = planned(tuple(one for paper in PAPERS.values() for one in paper.exhibits), "smoke")
+    sets = {net.data for net in trainings(recipes)} | {one.data for one in recipes if isinstance(one, Measured)}
+    for images in sets:
+        made = images.change[:1] in (("matched",), ("targeted_set",))
+        data = dataset(images, "train", NETWORK if made else None)
+        assert len(data) > 0
+    for recipe in recipes:
+        if isinstance(recipe, Measured):
+            assert len(conditions(recipe, NETWORK)) == len(recipe.conditions)
+
+
+# Whole exhibits, as far as their methods exist.
+
+
+def objective(net: Trained) -> Objective:
+    if net.threat is None:
+        return Standard()
+    ball, step, steps = Linf(net.threat.eps), net.threat.step, net.threat.steps
+    makers: dict[str, Callable[[], Objective]] = {
+        "pgd-at": lambda: PGDAT(PGD(ball, CE(), step, steps, Uniform())),
+        "trades": lambda: TRADES(PGD(ball, KL(), step, steps, Gaussian(0.001)), net.options["beta"]),  # type: ignore[arg-type]
+    }
+    return makers[net.method]()
+
+
+@cache
+def trained(net: Trained) -> Classifier:
+    data = dataset(net.data, "train")
+    model = build(net.arch, data.shape, data.k, seed=net.seed)
+    for _ in fit(model, data, Training(objective(net), epochs=net.epochs, batch_size=net.batch_size)):
+        pass
+    return model.eval()
+
+
+def run(exhibit_id: str) -> dict[str, tuple[Classifier, Evidence]]:
+    (exhibit,) = selected(exhibit_id)
+    found = {}
+    for role, parts in exhibit("smoke").items():
+        (recipe,) = parts
+        assert isinstance(recipe, Measured) and not isinstance(recipe, Absent) and isinstance(recipe.model, Trained)
+        model = trained(recipe.model)
+        crafted_on = None if recipe.surrogate is None else trained(recipe.surrogate)
+        found[role] = model, audit(model, dataset(recipe.data), conditions(recipe, crafted_on))
+    return found
+
+
+@pytest.mark.medium
+def test_smoke_homing_from_eleven_trainings() -> None:
+    found = run("tian2021/fig4b")
+    without = {c: found[f"without {c}"][1] for c in range(10)}
+    full = found["full"][1]
+    result = homing(full, without, "pgd2")
+    assert (result.homed <= result.misclassified).all() and not result.homed.diagonal().any()
+    assert len(attacks.homing_is_common_and_pairwise(full, without, "pgd2")) == 2
+
+
+@pytest.mark.medium
+def test_smoke_similarity_of_three_trainings() -> None:
+    (exhibit,) = selected("tradeoff2022/fig2")
+    for role, (model, evidence) in run(exhibit.id).items():
+        data = dataset(Images("fashion-mini", per_class=10))
+        assert inter_class_similarity(moments(model, data).means).shape == (10,), role
+        assert evidence.k == 10
+
+
+@pytest.mark.medium
+def test_smoke_coloured_digits_and_shares_of_the_drop() -> None:
+    found = run("tian2021/fig5")
+    evidence = found["adversarial"][1]
+    assert [len(classes) for _, classes in evidence.groups] == [5, 5]
+    assert len(attacks.backgrounds_drive_adversarial_confusion(evidence, "clean", "pgd2")) == 1
+    pair = run("tradeoff2022/fig1c")
+    st, at = (pair[name][1] for name in ("ST", "PGD-AT"))
+    shares = drop_shares(*(one.frame().accuracy[0].numpy() for one in (st, at)))
+    assert np.isnan(shares).all() or shares.sum() == pytest.approx(1)
+    assert len(spread.spread_widens((st, "clean"), (at, "pgd2"))) == 2
+
+
+@pytest.mark.medium
+def test_smoke_features_of_a_network_with_two() -> None:
+    net = trained(selected("tradeoff2022/fig4")[0]("smoke")["ST"][0].model)  # type: ignore[union-attr, arg-type]
+    points, labels = scatter(net, dataset(Images("fashion-mini", per_class=5)), own_plane())
+    assert points.shape == (50, 2) and len(labels) == 50

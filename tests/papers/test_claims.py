@@ -1,0 +1,389 @@
+"""Each claim on made-up evidence in which it is true, in which it is false, and in which there is too little to say."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+
+from leastwise.evidence import Evidence
+from leastwise.frame import Tally
+from leastwise.papers import PAPERS
+from leastwise.papers.claims import CLAIMS, Finding, agreement, attacks, features, spread, together
+from leastwise.papers.claims.base import Statistic, above, average, below, change, deviation, gap, shared, worst
+from tests.geometry.given import evidence_of, predicting
+
+NAMES = tuple("abcdef")
+K = len(NAMES)
+GROUPS = (("first", (0, 1, 2)), ("second", (3, 4, 5)))
+EACH = 200
+
+Verdicts = list[str]
+
+
+def verdicts(findings: Sequence[Finding]) -> Verdicts:
+    return [one.verdict for one in findings]
+
+
+def audits(
+    seed: int = 0, each: int = EACH, sure: Sequence[float] = (3.0,) * K, **conditions: Sequence[float]
+) -> Evidence:
+    """Evidence whose class accuracies under each condition are about those given; mistakes go to the next class.
+
+    A harder condition is wrong wherever an easier one is, as attacks on one model are.
+    """
+    rng = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(K), each)
+    luck = rng.random(len(labels))
+    logits = {}
+    for name, accuracy in conditions.items():
+        predicted = np.where(luck < np.array(accuracy)[labels], labels, (labels + 1) % K)
+        logits[name] = np.array(sure)[labels][:, None] * predicting(predicted, K, 1.0)
+    return evidence_of(logits, labels, names=NAMES, groups=GROUPS)
+
+
+EVEN = [0.7] * K
+UNEVEN = [0.9, 0.8, 0.7, 0.6, 0.5, 0.2]
+
+
+def test_the_table_of_claims_is_whole_and_exhibits_name_their_claims() -> None:
+    assert list(CLAIMS) == [f"C{n}" for n in range(1, 25)]
+    assert all(claim.statement and claim.statistic and claim.tests for claim in CLAIMS.values())
+    for claim in CLAIMS.values():
+        assert set(claim.papers) <= set(PAPERS)
+    used: dict[str, set[str]] = {}
+    for paper in PAPERS.values():
+        for exhibit in paper.exhibits:
+            for name in exhibit.claims:
+                used.setdefault(name, set()).add(paper.id)
+    assert set(used) == set(CLAIMS)
+    assert all(set(CLAIMS[name].papers) <= papers for name, papers in used.items())
+
+
+def test_verdicts_need_the_whole_interval_on_one_side() -> None:
+    assert above("", 1.0, 0.5, 1.5).verdict == "holds" and below("", 1.0, 0.5, 1.5).verdict == "does not hold"
+    assert above("", 0.1, -0.5, 0.7).verdict == "undecided" == below("", 0.1, -0.5, 0.7).verdict
+    yes, no, open_ = above("", 1.0, 0.5, 1.5), below("", 1.0, 0.5, 1.5), above("", 0.0, -1.0, 1.0)
+    assert together([yes, yes]) == "holds" and together([yes, open_]) == "undecided"
+    assert together([yes, open_, no]) == "does not hold"
+    nan = float("nan")
+    assert above("", nan, nan, nan).verdict == "undecided"
+
+
+def test_audits_are_paired_by_the_images_they_share() -> None:
+    whole = audits(pgd=UNEVEN)
+    rows = np.arange(0, len(whole.ids), 3)
+    z = predicting(whole.conditions["pgd"].predicted[rows], K)
+    part = evidence_of({"pgd": z}, whole.labels[rows], names=NAMES, ids=whole.ids[rows])
+    same = shared((whole, "pgd"), (part, "pgd"))
+    assert len(same.labels) == len(rows) and (same.hits[0] == same.hits[1]).all()
+    other = evidence_of({"pgd": z}, np.roll(whole.labels, 1)[rows], names=NAMES, ids=whole.ids[rows])
+    with pytest.raises(ValueError, match="different labels"):
+        shared((whole, "pgd"), (other, "pgd"))
+    with pytest.raises(ValueError, match="share no image"):
+        shared((whole, "pgd"), (evidence_of({"pgd": z}, whole.labels[rows], names=NAMES, ids=rows + 10_000), "pgd"))
+    with pytest.raises(ValueError, match="different classes"):
+        shared((whole, "pgd"), (evidence_of({"pgd": z[:, :5]}, np.zeros(len(z), int)), "pgd"))
+
+
+def test_interval_of_a_change_is_that_of_a_paired_mean() -> None:
+    a, b = audits(1, pgd=[0.8] * K), audits(2, pgd=[0.6] * K)
+    same = shared((a, "pgd"), (b, "pgd"))
+    value, low, high = change(same, average)
+    d = same.hits[1].astype(float) - same.hits[0]
+    assert value == pytest.approx(d.mean())
+    # Images are drawn class by class: the variance is that within classes.
+    error = np.sqrt(np.mean([d[same.labels == c].var() for c in range(K)]) / len(d))
+    assert (high - low) / 2 == pytest.approx(1.96 * error, rel=0.08)
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("accuracy", [UNEVEN, EVEN], ids=["uneven", "even"])
+@pytest.mark.parametrize("statistic", [worst, deviation, gap])
+def test_intervals_of_changes_cover_where_nothing_changed(statistic: Statistic, accuracy: list[float]) -> None:
+    covered = 0
+    for seed in range(150):
+        a, b = audits(2 * seed, pgd=accuracy), audits(2 * seed + 1, pgd=accuracy)
+        _, low, high = change(shared((a, "pgd"), (b, "pgd")), statistic)
+        covered += low <= 0 <= high
+    assert covered >= 135  # 95 % of 150 is 142; fewer than 135 has a chance below 1 %
+
+
+# The claims.
+
+
+def test_c1_classes_differ() -> None:
+    assert verdicts(spread.classes_differ(audits(pgd=UNEVEN), "pgd")) == ["holds"]
+    equal = spread.classes_differ(audits(pgd=[1.0] * K, each=5000), "pgd")
+    assert verdicts(equal) == ["does not hold"] and equal[0].p == 1
+    by_chance = [verdicts(spread.classes_differ(audits(seed, 20, pgd=EVEN), "pgd")) for seed in range(200)]
+    assert by_chance.count(["holds"]) <= 20 and by_chance.count(["undecided"]) >= 180  # 5 % of 200 is 10
+
+
+def test_c2_spread_widens() -> None:
+    a, b = audits(1, clean=[0.9] * K), audits(2, pgd=UNEVEN)
+    assert verdicts(spread.spread_widens((a, "clean"), (b, "pgd"))) == ["holds", "holds"]
+    assert verdicts(spread.spread_widens((b, "pgd"), (a, "clean"))) == ["does not hold"] * 2
+    assert verdicts(spread.spread_widens((b, "pgd"), (audits(3, pgd=UNEVEN), "pgd"))) == ["undecided"] * 2
+
+
+def test_c3_c4_profiles_agree() -> None:
+    rng = np.random.default_rng(0)
+    base = rng.random(12)
+    same = base + 0.05 * rng.normal(size=(4, 12))
+    assert verdicts(agreement.profiles_agree(same)) == ["holds"]
+    assert verdicts(agreement.profiles_agree(np.stack([base, 1 - base]))) == ["does not hold"]
+    assert verdicts(agreement.profiles_agree(rng.random((3, 12)))) == ["undecided"]
+
+
+def test_c5_robust_networks_agree_more() -> None:
+    rng = np.random.default_rng(0)
+    base = rng.random(50)
+    close, loose = base + 0.05 * rng.normal(size=(3, 50)), base + 0.5 * rng.normal(size=(3, 50))
+    assert verdicts(agreement.robust_agree_more(loose, close)) == ["holds"]
+    assert verdicts(agreement.robust_agree_more(close, loose)) == ["does not hold"]
+
+
+def confused(rates: np.ndarray, each: int = 500, name: str = "pgd") -> Evidence:
+    """A row of probabilities for each class."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(K), each)
+    predicted = np.concatenate([rng.choice(K, each, p=row) for row in rates])
+    return evidence_of({name: predicting(predicted, K)}, labels, names=NAMES, groups=GROUPS)
+
+
+def test_c6_confusions_are_mutual_and_near() -> None:
+    near = np.full((K, K), 0.01)
+    for pair in ((0, 1), (1, 2), (3, 4), (4, 5)):
+        near[pair], near[pair[::-1]] = 0.2, 0.2
+    np.fill_diagonal(near, 0)
+    np.fill_diagonal(near, 1 - near.sum(1))
+    assert verdicts(agreement.confusions_are_mutual_and_near(confused(near), "pgd")) == ["holds", "holds"]
+    cycle = 0.6 * np.eye(K) + 0.4 * np.roll(np.eye(K), 3, axis=1)  # mutual, but always across
+    assert verdicts(agreement.confusions_are_mutual_and_near(confused(cycle), "pgd"))[1] == "does not hold"
+    one_way = 0.6 * np.eye(K) + 0.4 * np.roll(np.eye(K), 1, axis=1)
+    assert verdicts(agreement.confusions_are_mutual_and_near(confused(one_way), "pgd"))[0] == "does not hold"
+
+
+def test_c7_c8_stronger_attacks_gain_on_weak_classes() -> None:
+    easy = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4]
+    evidence = audits(fgsm=easy, pgd=[0.9, 0.78, 0.65, 0.5, 0.3, 0.1], even=[a - 0.1 for a in easy])
+    assert verdicts(attacks.gains_on_weak_classes((evidence, "fgsm"), (evidence, "pgd"))) == ["holds"]
+    strong = audits(fgsm=easy, pgd=[0.4, 0.4, 0.4, 0.4, 0.4, 0.4])
+    assert verdicts(attacks.gains_on_weak_classes((strong, "fgsm"), (strong, "pgd"))) == ["does not hold"]
+    assert verdicts(attacks.gains_on_weak_classes((evidence, "fgsm"), (evidence, "even"))) == ["undecided"]
+
+
+def test_c7_a_slope_on_one_attack_would_find_something_in_noise() -> None:
+    """Two equally strong attacks on different images: Oldham's slope is 0 on average, the naive one is not."""
+    ours, naive = [], []
+    for seed in range(40):
+        a, b = (audits(2 * seed + i, each=30, pgd=[0.5] * K) for i in (0, 1))
+        ours.append(attacks.gains_on_weak_classes((a, "pgd"), (b, "pgd"))[0].value)
+        p, q = shared((a, "pgd"), (b, "pgd")).accuracies()
+        naive.append(np.polyfit(q, p - q, 1)[0])
+    assert np.mean(naive) < -0.8 and abs(np.mean(ours)) < 0.35
+
+
+def test_c9_temperature_gains_where_confidence_is_smooth() -> None:
+    pgd = [0.8] * K
+    smooth_first = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)
+    gains = audits(sure=smooth_first, clean=[0.95] * K, pgd=pgd, tpgd=[0.4, 0.5, 0.58, 0.66, 0.73, 0.79])
+    assert verdicts(attacks.temperature_gains_where_smooth(gains, "pgd", "tpgd")) == ["holds", "holds"]
+    worse = audits(sure=smooth_first, clean=[0.95] * K, pgd=[0.5] * K, tpgd=[0.9, 0.85, 0.8, 0.7, 0.6, 0.55])
+    assert verdicts(attacks.temperature_gains_where_smooth(worse, "pgd", "tpgd"))[0] == "does not hold"
+
+
+def test_c10_confidence_is_smoother() -> None:
+    evidence = audits(sure=(1, 1, 1, 4, 4, 4), clean=[0.9] * K)
+    assert verdicts(attacks.confidence_is_smoother(evidence, "clean", (0, 1, 2), (3, 4, 5))) == ["holds"]
+    found = attacks.confidence_is_smoother(evidence, "clean", (3, 4, 5), (0, 1, 2))
+    assert verdicts(found) == ["does not hold"]
+    p = [np.exp(s) / (np.exp(s) + K - 1) for s in (4, 1)]
+    norms = [q**2 + (1 - q) ** 2 / (K - 1) for q in p]
+    assert found[0].value == pytest.approx((norms[0] - norms[1]) / K, rel=1e-4)
+
+
+def test_c11_homing() -> None:
+    rng = np.random.default_rng(0)
+    n = 3000
+    labels = rng.integers(0, K, n)
+    confound = np.where(rng.random(n) < 0.8, (labels + 1) % K, rng.integers(0, K, n))
+    full = evidence_of({"pgd": predicting(confound, K)}, labels, names=NAMES)
+
+    def without(chance_home: float, chance_else: float) -> dict[int, Evidence]:
+        found = {}
+        for j in range(K):
+            chance = np.where(confound == j, chance_home, chance_else)
+            predicted = np.where(rng.random(n) < chance, labels, (labels + 2) % K)
+            found[j] = evidence_of({"pgd": predicting(predicted, K)}, labels, names=NAMES)
+        return found
+
+    assert verdicts(attacks.homing_is_common_and_pairwise(full, without(0.6, 0.1), "pgd")) == ["holds", "holds"]
+    assert verdicts(attacks.homing_is_common_and_pairwise(full, without(0.1, 0.6), "pgd"))[0] == "does not hold"
+    spread_out = evidence_of({"pgd": predicting(rng.integers(0, K, n), K)}, labels, names=NAMES)
+    confound = spread_out.conditions["pgd"].predicted
+    assert verdicts(attacks.homing_is_common_and_pairwise(spread_out, without(0.5, 0.1), "pgd"))[1] != "holds"
+    nothing = attacks.homing_is_common_and_pairwise(full, without(0.0, 0.0), "pgd")
+    assert verdicts(nothing) == ["undecided", "undecided"]
+
+
+def test_c12_class_is_lifted() -> None:
+    a, b = audits(1, pgd=[0.8, 0.8, 0.8, 0.3, 0.8, 0.8]), audits(2, pgd=[0.8, 0.8, 0.8, 0.6, 0.8, 0.5])
+    assert verdicts(attacks.class_is_lifted(a, b, "pgd", 3)) == ["holds"]
+    assert verdicts(attacks.class_is_lifted(a, b, "pgd", 5)) == ["does not hold"]
+    assert verdicts(attacks.class_is_lifted(a, b, "pgd", 0)) == ["undecided"]
+
+
+def test_c13_backgrounds_drive_adversarial_confusion() -> None:
+    def mixed(inside: float, total: float) -> np.ndarray:
+        rows = np.zeros((K, K))
+        for _, classes in GROUPS:
+            for c in classes:
+                rows[c] = total * (1 - inside) / 3
+                rows[c, list(classes)] = total * inside / 2
+                rows[c, c] = 1 - total
+        return rows
+
+    natural, attacked = confused(mixed(0.4, 0.1), name="clean"), confused(mixed(0.9, 0.6), name="pgd")
+    both = evidence_of(
+        {
+            "clean": predicting(natural.conditions["clean"].predicted, K),
+            "pgd": predicting(attacked.conditions["pgd"].predicted, K),
+        },
+        natural.labels,
+        names=NAMES,
+        groups=GROUPS,
+    )
+    found = attacks.backgrounds_drive_adversarial_confusion(both, "clean", "pgd")
+    assert verdicts(found) == ["holds"] and found[0].value == pytest.approx(0.5, abs=0.06)
+    statsmodels = pytest.importorskip("statsmodels.stats.proportion")
+    from leastwise.geometry import confusion, inside_groups
+
+    a, b = (inside_groups(confusion(both, name), GROUPS) for name in ("clean", "pgd"))
+    theirs = statsmodels.confint_proportions_2indep(b.inside, b.mistakes, a.inside, a.mistakes, method="newcomb")
+    assert (found[0].low, found[0].high) == pytest.approx(theirs, abs=1e-9)
+    assert verdicts(attacks.backgrounds_drive_adversarial_confusion(both, "pgd", "clean")) == ["does not hold"]
+
+
+def test_c14_trends_over_the_radius() -> None:
+    radii = (2.0, 4.0, 8.0, 16.0)
+
+    def sweep(saturates: bool) -> dict[float, Evidence]:
+        found = {}
+        for i, eps in enumerate(radii):
+            level = 0.9 - 0.02 * eps
+            wide = [level + d * (1 + eps / 4) for d in (0.04, 0.02, 0.0, 0.0, -0.02, -0.04)]
+            robust = 0.3 + 0.02 * (min(eps, 8) if saturates else eps)
+            spread_out = [robust + d * (1 + eps / 4) for d in (0.04, 0.02, 0.0, 0.0, -0.02, -0.04)]
+            found[eps] = audits(i, each=1000, clean=wide, pgd=spread_out)
+        return found
+
+    assert verdicts(spread.radius_trends(sweep(True), "clean", "pgd", 8.0))[:3] == ["holds"] * 3
+    assert verdicts(spread.radius_trends(sweep(True), "clean", "pgd", 8.0))[3] in ("holds", "undecided")
+    assert verdicts(spread.radius_trends(sweep(False), "clean", "pgd", 8.0))[3] == "does not hold"
+    with pytest.raises(ValueError, match="one beyond"):
+        spread.radius_trends(sweep(True), "clean", "pgd", 16.0)
+
+
+def test_c15_c23_fair_training_gives_average_for_spread() -> None:
+    base, fair = audits(1, pgd=UNEVEN, each=600), audits(2, pgd=[0.56] * K, each=600)
+    assert verdicts(spread.average_for_spread(base, fair, "pgd")) == ["holds"] * 3
+    assert verdicts(spread.average_for_spread(fair, base, "pgd")) == ["does not hold"] * 3
+    cheap, dear = audits(3, pgd=[0.61] * K, each=600), audits(4, pgd=[0.4] * K, each=600)
+    assert verdicts(spread.fair_weights_narrow(base, cheap, "pgd")) == ["holds"] * 2
+    assert verdicts(spread.fair_weights_narrow(base, dear, "pgd")) == ["holds", "does not hold"]
+
+
+def test_c16_convergence_predicts() -> None:
+    def tally(accuracy: np.ndarray) -> Tally:
+        return Tally(torch.full((20,), 1000), torch.from_numpy(np.rint(1000 * accuracy).astype(np.int64)))
+
+    final = np.linspace(0.5, 0.95, 20)
+    train = [tally(final * e / 10) for e in range(1, 11)]
+    noise = np.random.default_rng(0).normal(size=20)
+    assert verdicts(agreement.convergence_predicts(train, final + 0.05 * noise)) == ["holds"]
+    assert verdicts(agreement.convergence_predicts(train, 1 - final)) == ["does not hold"]
+    assert verdicts(agreement.convergence_predicts(train, noise)) == ["undecided"]
+
+
+def test_c17_kendalls_w_against_spearman_and_its_ends() -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.random((5, 8))
+    rho = scipy.stats.spearmanr(scores.T).statistic[np.triu_indices(5, 1)].mean()
+    assert float(agreement.kendall_w(scores)) == pytest.approx((4 * rho + 1) / 5)
+    assert float(agreement.kendall_w(np.tile(scores[0], (4, 1)))) == pytest.approx(1)
+    assert float(agreement.kendall_w(np.stack([np.arange(4.0), -np.arange(4.0)]))) == pytest.approx(0)
+    ties = np.array([[1.0, 1, 2, 3], [1, 1, 2, 3], [1, 1, 2, 3]])
+    assert float(agreement.kendall_w(ties)) == pytest.approx(1)
+    many = agreement.kendall_w(np.stack([scores, scores[::-1]]))
+    assert many == pytest.approx([float(agreement.kendall_w(scores))] * 2)
+
+
+def test_c17_superclasses_are_hard_for_all_methods() -> None:
+    six = tuple((name, (c,)) for c, name in enumerate(NAMES))
+    methods = [audits(seed, pgd=UNEVEN) for seed in range(4)]
+    found = agreement.same_hard_groups(methods, "pgd", six)
+    assert verdicts(found) == ["holds"] and found[0].value > 0.9
+    rng = np.random.default_rng(0)
+    apart = [audits(seed, pgd=rng.permutation(UNEVEN).tolist()) for seed in range(4)]
+    assert verdicts(agreement.same_hard_groups(apart, "pgd", six)) != ["holds"]
+    two = agreement.same_hard_groups(methods, "pgd")  # the groups of the evidence
+    assert two[0].value == pytest.approx(1)
+    with pytest.raises(ValueError, match="two methods"):
+        agreement.same_hard_groups(methods[:1], "pgd", six)
+
+
+def test_c18_sign_tests_over_classes() -> None:
+    rng = np.random.default_rng(0)
+    low, high = rng.random(10) * 0.5, 0.5 + rng.random(10) * 0.5
+    found = features.similarity_rises_and_variance_falls((low, high), (high, low))
+    assert verdicts(found) == ["holds", "holds"]
+    assert found[0].p == pytest.approx(scipy.stats.binomtest(10, 10).pvalue)
+    assert verdicts(features.similarity_rises_and_variance_falls((high, low), (low, high))) == ["does not hold"] * 2
+    mixed = low + np.where(np.arange(10) % 2, 0.1, -0.1)
+    half = features.similarity_rises_and_variance_falls((low, mixed), (low, mixed))
+    assert verdicts(half) == ["undecided"] * 2 and half[0].p == 1
+
+
+def test_c19_similarity_predicts_error() -> None:
+    similarity = np.linspace(0.2, 0.9, 9)
+    assert verdicts(agreement.similarity_predicts_error(similarity, similarity**2)) == ["holds"]
+    assert verdicts(agreement.similarity_predicts_error(similarity, -similarity)) == ["does not hold"]
+
+
+def test_c20_smoothing_helps() -> None:
+    low, high = np.linspace(0.1, 0.3, 10), np.linspace(0.6, 0.9, 10)
+    base, lifted = audits(1, pgd=UNEVEN, each=600), audits(2, pgd=[0.9, 0.8, 0.7, 0.6, 0.5, 0.4], each=600)
+    assert verdicts(features.smoothing_helps((high, low), (high, low), base, lifted, "pgd")) == ["holds"] * 3
+    assert verdicts(features.smoothing_helps((low, high), (low, high), lifted, base, "pgd")) == ["does not hold"] * 3
+
+
+def test_c21_entropy_and_the_weight_it_allows() -> None:
+    sharp, soft = audits(sure=(4,) * K, clean=EVEN), audits(sure=(1,) * K, clean=EVEN)
+    assert verdicts(features.entropy_is_higher(sharp, soft, "clean")) == ["holds"]
+    assert verdicts(features.entropy_is_higher(soft, sharp, "clean")) == ["does not hold"]
+    plain = {w: audits(1, pgd=[a] * K) for w, a in ((6.0, 0.6), (12.0, 0.5), (15.0, 0.4))}
+    regularised = {w: audits(1, pgd=[a] * K) for w, a in ((15.0, 0.4), (27.0, 0.6))}
+    found = features.allows_a_larger_weight(plain, regularised, "pgd")
+    assert verdicts(found) == ["holds"] and found[0].value == 21
+    assert verdicts(features.allows_a_larger_weight(regularised, plain, "pgd")) == ["does not hold"]
+
+
+def test_c22_two_classes_carry_half() -> None:
+    standard = audits(1, clean=[0.95] * K, each=500)
+    adversarial = audits(2, clean=[0.9, 0.9, 0.55, 0.55, 0.9, 0.9], each=500)
+    assert verdicts(spread.few_classes_carry_the_drop(standard, adversarial, "clean", (2, 3))) == ["holds"]
+    assert verdicts(spread.few_classes_carry_the_drop(standard, adversarial, "clean", (0, 1))) == ["does not hold"]
+
+
+def test_c24_another_class_is_the_weakest() -> None:
+    evidence = audits(
+        clean=[0.9, 0.9, 0.9, 0.9, 0.9, 0.5],
+        fog=[0.9, 0.9, 0.9, 0.4, 0.9, 0.8],
+        frost=[0.8, 0.8, 0.8, 0.8, 0.8, 0.4],
+        blur=[0.8, 0.8, 0.8, 0.6, 0.8, 0.6],
+    )
+    found = spread.weakest_class_changes(evidence, "clean", ("fog", "frost", "blur"))
+    assert verdicts(found) == ["holds", "does not hold", "undecided"]

@@ -1,0 +1,301 @@
+"""The declarations: every exhibit of the four papers, in names that exist, at three scales."""
+
+from dataclasses import replace
+
+import pytest
+
+from leastwise.attacks import CE, PGD, Threat, listed, named
+from leastwise.balls import Linf
+from leastwise.data import SOURCES
+from leastwise.data.augment import AUGMENTATIONS
+from leastwise.data.classes import CIFAR100, CIFAR100_GROUPS
+from leastwise.models import architecture
+from leastwise.papers import (
+    PAPERS,
+    SCALES,
+    Absent,
+    Exhibit,
+    Measured,
+    Recipe,
+    Trained,
+    ahn,
+    benz2021,
+    cost,
+    costs,
+    planned,
+    scale,
+    selected,
+    tian2021,
+    tradeoff2022,
+    trainings,
+)
+from leastwise.papers.cost import condition_passes, count, released
+from leastwise.papers.recipes import Images, Released, networks
+from leastwise.papers.recipes import Threat as PaperThreat
+from leastwise.papers.reported import cells, errata
+from leastwise.recipe import key
+
+EXHIBITS = [exhibit for paper in PAPERS.values() for exhibit in paper.exhibits]
+CHANGES = {"removed", "binary", "coloured", "replace_background", "matched", "targeted_set"}
+# As `leastwise list methods` and its like spell them.
+METHODS = {"standard", "pgd-at", "trades", "mart", "pgd-he", "me-at", "me-trades", "fgsm-rs", "avmixup"}
+METHODS |= {"targeted-at", "single-class-at"}
+POLICIES = {"fair-weighting", "important-class", "confusion", "similarity", "cfa", "frl-both"}
+SCHEDULES = {"steps", "cyclic", "cosine", "one-cycle", "fast-imagenet"}
+
+
+def at(exhibit: Exhibit, scale_name: str) -> list[Recipe | Absent]:
+    return [one for parts in exhibit(scale_name).values() for one in parts]
+
+
+def names(text: str) -> list[str]:
+    return text.split()
+
+
+def test_every_row_of_the_list_of_experiments_is_an_exhibit() -> None:
+    expected = {
+        "benz2021": [f"fig{n}" for n in range(1, 17)] + names("table1 protocol extras"),
+        "tian2021": names("fig1 fig2 table1 table2 fig3a fig3bcd table3 fig4a fig4b fig4c fig5 fig6 table4 table5"),
+        "ahn": names("fig1 fig2abcd fig2efgh table1") + [f"fig{n}" for n in range(3, 13)],
+        "tradeoff2022": names("fig1ab fig1c") + [f"fig{n}" for n in range(2, 10)] + [f"table{n}" for n in range(1, 6)],
+    }
+    for paper, exhibits in expected.items():
+        assert {one.id for one in PAPERS[paper].exhibits} == {f"{paper}/{name}" for name in exhibits}
+    assert len({one.id for one in EXHIBITS}) == len(EXHIBITS) == 62
+
+
+def test_what_papers_print_belongs_to_an_exhibit() -> None:
+    ids = {one.id for one in EXHIBITS}
+    for paper in PAPERS:
+        assert {f"{paper}/{cell.exhibit}" for cell in cells(paper)} <= ids
+        assert {f"{paper}/{name}" for one in errata(paper) for name in one.exhibits} <= ids
+
+
+@pytest.mark.parametrize("exhibit", EXHIBITS, ids=lambda one: one.id)
+def test_every_name_exists(exhibit: Exhibit) -> None:
+    threat = Threat(Linf(8 / 255), step=2 / 255)
+    for scale_name in SCALES:
+        for recipe in at(exhibit, scale_name):
+            if isinstance(recipe, Absent):
+                assert recipe.reason
+                continue
+            if isinstance(recipe, Measured):
+                listed(",".join(name for name in recipe.conditions if name != "transfer") or "clean")
+                assert ("transfer" in recipe.conditions) == (recipe.surrogate is not None)
+                attacked = [name for name in recipe.conditions if not passive(name)]
+                assert not attacked or recipe.threat is not None
+                for name in attacked:
+                    if name != "transfer":
+                        named(name, threat)
+                architecture(recipe.model.arch)
+                assert recipe.data.name in SOURCES
+            for net in trainings([recipe]):
+                architecture(net.arch)
+                assert net.data.name in SOURCES and net.method in METHODS
+                assert set(net.fair) <= POLICIES and net.schedule in SCHEDULES and net.average in ("", "fawa")
+                assert net.augment in AUGMENTATIONS and net.optimiser in ("sgd", "adam")
+                assert (net.threat is None) == (net.method == "standard")
+                made = net.data.change[:1] in (("matched",), ("targeted_set",))
+                assert net.data.change[:1] == () or net.data.change[0] in CHANGES
+                assert (net.source is not None) == (made or net.fair == ("frl-both",))
+                assert list(net.settings) == sorted(net.settings)
+                parts = {name.partition(".")[0] for name, _ in net.settings if "." in name}
+                assert parts <= set(net.fair)
+
+
+def passive(name: str) -> bool:
+    return name == "clean" or name.partition(":")[0] in {
+        corruption.partition(":")[0] for corruption in benz2021.CORRUPTIONS
+    }
+
+
+@pytest.mark.parametrize("scale_name", SCALES)
+def test_recipes_have_keys_and_a_scale_is_part_of_them(scale_name: str) -> None:
+    recipes, _ = planned(tuple(EXHIBITS), scale_name)
+    assert len({key(recipe) for recipe in recipes}) == len(recipes)
+    assert all(recipe.scale == scale_name for recipe in recipes)
+    assert all(net.scale == scale_name for net in trainings(recipes))
+
+
+def test_full_scale_is_the_declaration_itself() -> None:
+    for exhibit in EXHIBITS:
+        for role, parts in exhibit("full").items():
+            assert parts == (exhibit.needs[role],) or isinstance(parts[0], Absent)
+
+
+def test_number_of_trainings_is_that_of_the_papers() -> None:
+    counts = {
+        "benz2021/fig1": 1,
+        "benz2021/fig6": 4,
+        "benz2021/fig15": 4,
+        "benz2021/table1": 5,
+        "tian2021/table1": 5,
+        "tian2021/fig4b": 11,
+        "tian2021/table5": 12,
+        "ahn/table1": 9,
+        "ahn/fig1": 2 * len(ahn.GRID),
+        "ahn/fig4": 8,
+        "tradeoff2022/fig4": 11,
+        "tradeoff2022/fig5": 19,
+        "tradeoff2022/fig6": 6,
+        "tradeoff2022/table2": 8,
+        "tradeoff2022/table3": 4,
+        "tradeoff2022/table4": 7,
+        "tradeoff2022/fig8": 8,
+        "tradeoff2022/fig9": 4,
+    }
+    for name, number in counts.items():
+        (exhibit,) = selected(name)
+        assert len(exhibit.trainings("full")) == number, name
+
+
+def test_exhibits_share_trainings() -> None:
+    separately = sum(len(exhibit.trainings("full")) for exhibit in EXHIBITS)
+    together, _ = planned(tuple(EXHIBITS), "full")
+    assert len(trainings(together)) < separately / 2
+    (table1,), (fig1,) = selected("ahn/table1"), selected("ahn/fig1")
+    assert set(table1.trainings("full")) & set(fig1.trainings("full")) == {ahn.pgd(), ahn.trades()}
+
+
+def test_sources_come_before_what_is_made_with_them() -> None:
+    (exhibit,) = selected("benz2021/fig14")
+    order = exhibit.trainings("full")
+    assert len(order) == 6
+    for net in order:
+        assert net.source is None or order.index(net.source) < order.index(net)
+
+
+@pytest.mark.parametrize("scale_name", ["smoke", "lite"])
+def test_scales_keep_different_trainings_different(scale_name: str) -> None:
+    """What differs on one data set must not become one network, or its cosines would be 1 by construction."""
+    at_scale = scale(scale_name)
+    for exhibit in EXHIBITS:
+        by_data: dict[Images, list[Trained]] = {}
+        for net in exhibit.trainings("full"):
+            by_data.setdefault(net.data, []).append(net)
+        for nets in by_data.values():
+            parts = [part for net in nets for part in at_scale(net) if not isinstance(part, Absent)]
+            assert len(set(parts)) == len(parts), exhibit.id
+
+
+def test_smoke_uses_only_what_is_in_the_package() -> None:
+    recipes, absent = planned(tuple(EXHIBITS), "smoke")
+    assert absent == () and released(recipes) == ()
+    for recipe in recipes:
+        data = [net.data for net in trainings([recipe])] + ([recipe.data] if isinstance(recipe, Measured) else [])
+        assert {one.name for one in data} == {"fashion-mini"}
+        assert all(isinstance(part, str) or part < 10 for one in data for part in one.change)
+    assert max(cost([recipe]).passes for recipe in recipes) < 200_000
+
+
+def test_lite_trains_within_its_time() -> None:
+    """The measured reference: 12 epochs of 50,000 images with five attack steps took 18 minutes on two cores."""
+    reference = 50_000 * 12 * (3 * 5 + 3)
+    recipes, absent = planned(tuple(EXHIBITS), "lite")
+    for net in trainings(recipes):
+        pixels = 9 if net.data.name == "stl10" else 1
+        assert cost([net]).passes * pixels <= 1.4 * reference or net.source, net
+        assert net.arch.partition("+")[0] in ("small", "convnet", "lenet5", "small-cnn")
+    assert {one.reason for one in absent} == {
+        "imagenet is too large for two cores",
+        "tiny-imagenet is too large for two cores",
+        "the 500,000 pseudo-labelled pictures were withdrawn with the data set they came from",
+    }
+
+
+def test_lite_puts_heavy_attacks_on_fewer_images() -> None:
+    (table3,) = selected("tradeoff2022/table3")
+    light, heavy = table3("lite")["PGD-AT"]
+    assert isinstance(light, Measured) and isinstance(heavy, Measured)
+    assert light.conditions == ("clean", "pgd20", "cw20") and light.data.per_class is None
+    assert heavy.conditions == ("autoattack",) and heavy.data.per_class == 100 and heavy.model == light.model
+
+
+def test_settings_of_the_papers_by_hand() -> None:
+    trades = tian2021.DEFENCES["TRADES"]
+    assert trades.threat == PaperThreat(0.031, 0.007, 10) and trades.options == {"beta": 6.0}
+    assert tian2021.with_beta_of_dog(6.0) == trades
+    assert tian2021.with_beta_of_dog(0.5).options["beta"] == (6.0,) * 5 + (0.5,) + (6.0,) * 4
+    assert tian2021.tested(tian2021.network("mnist", "pgd-at")).conditions == ("clean", "pgd40")
+    assert tradeoff2022.PGD_AT.batch_size == 64 and tradeoff2022.THREAT.eps == 8 / 256
+    assert ahn.CLEAN.epochs == 200 and ahn.trades(16).threat == PaperThreat(16 / 255, 2 / 255, 10)
+    assert benz2021.PAPER.first_class == 1 and {p.first_class for p in PAPERS.values() if p.id != "benz2021"} == {0}
+
+
+def test_a_network_without_a_class_is_tested_without_it() -> None:
+    (exhibit,) = selected("tian2021/fig4b")
+    for c in range(10):
+        recipe = exhibit.needs[f"without {c}"]
+        assert isinstance(recipe, Measured) and isinstance(recipe.model, Trained)
+        assert recipe.data.change == recipe.model.data.change == ("removed", c)
+
+
+def test_classes_and_images_that_exhibits_show() -> None:
+    (fig3,), (fig2,) = selected("ahn/fig3"), selected("ahn/fig2abcd")
+    assert [CIFAR100[c] for c in fig3.classes] == ["chair", "fox"] and fig2.classes == fig3.classes
+    assert [scale("smoke").cls(c) for c in fig3.classes] == [0, 4] and scale("lite").cls(34) == 34
+    groups = {c: name for name, classes in CIFAR100_GROUPS for c in classes}
+    shown = [c for part in ahn.FURTHER for c in part]
+    assert len({groups[c] for c in shown}) >= 7 and not {ahn.CHAIR, ahn.FOX} & set(shown)
+    assert tian2021.shown_classes(10) == tuple(range(10))
+    twelve = tian2021.shown_classes(100)
+    assert len(set(twelve)) == 12 and twelve == tian2021.shown_classes(100)
+    assert {one.id: one.images for one in EXHIBITS if one.images} == {
+        "tian2021/fig3bcd": (127,),
+        "tian2021/fig6": (3634, 2261),
+    }
+
+
+def test_both_radii_are_measured_on_both_splits() -> None:
+    (exhibit,) = selected("ahn/fig2efgh")
+    train, test = (exhibit.needs[f"PGD, eps 1/255, {split} images"] for split in ("train", "test"))
+    assert isinstance(train, Measured) and isinstance(test, Measured)
+    assert train.conditions == test.conditions == ("clean", "pgd20[1/255]", "pgd20[8/255]")
+    assert (train.split, test.split) == ("train", "test") and train.model == exhibit.needs["PGD, eps 1/255"]
+    (smoke,) = scale("smoke")(train)
+    assert isinstance(smoke, Measured) and smoke.conditions == ("clean", "pgd2[1/255]", "pgd2[8/255]")
+
+
+def test_counts_and_costs_by_hand() -> None:
+    assert count(Images("cifar10"), "train") == 50_000 and count(Images("mnist"), "test") == 10_000
+    assert count(Images("cifar10", ("binary", 3, 5)), "train") == 10_000
+    assert count(Images("cifar10", ("removed", 3), per_class=7), "test") == 63
+    assert count(Images("mnist", classes=(0,)), "test") == 980
+    assert count(Images("imagenet"), "test") == 50_000 and count(Images("tiny-imagenet"), "test") == 10_000
+    assert [condition_passes(name) for name in ("clean", "pgd20[1/255]", "tpgd20-grid", "fog:3")] == [1, 62, 248, 1]
+    net = Trained(Images("cifar10"), "small", "pgd-at", threat=PaperThreat(0.1, 0.1, 5), epochs=2)
+    assert cost([net]) == cost([net, net]) and cost([net]).passes == 50_000 * 2 * (15 + 3)
+    audit = Measured(net, Images("cifar10"), ("clean", "pgd20"))
+    assert cost([audit]).passes - cost([net]).passes == 10_000 * 63 and cost([audit]).trainings == 1
+    assert networks(Measured(Released("w", "resnet18", Images("cifar10")), Images("cifar10"))) == ()
+
+
+def test_costs_of_an_exhibit_at_every_scale() -> None:
+    (exhibit,) = selected("benz2021/fig10")
+    found = costs(exhibit)
+    assert list(found) == list(SCALES) and found["lite"].trainings == 0 == found["lite"].passes
+    assert found["full"] == cost(exhibit.needs.values()) and found["full"].passes == 5 * 50_000
+    assert found["smoke"].trainings == 5
+    assert PAPERS["benz2021"].number(3) == 4 and PAPERS["ahn"].number(3) == 3
+
+
+def test_fewer_steps_still_cross_the_ball() -> None:
+    smoke = scale("smoke")
+    (net,) = smoke(Trained(Images("cifar10"), "resnet18", "pgd-at", threat=PaperThreat(8 / 255, 2 / 255, 10)))
+    assert isinstance(net, Trained) and net.threat is not None
+    assert net.threat.steps == 2 and net.threat.steps * net.threat.step == pytest.approx(1.25 * net.threat.eps)
+    PGD(Linf(net.threat.eps), CE(), net.threat.step, net.threat.steps)
+    already = replace(net, threat=PaperThreat(0.1, 0.1, 1))
+    (again,) = smoke(already)
+    assert isinstance(again, Trained) and again.threat == already.threat
+
+
+def test_wrong_names_are_answered_with_the_right_ones() -> None:
+    assert [one.id for one in selected("tian2021/table3")] == ["tian2021/table3"]
+    assert len(selected("ahn")) == 14
+    with pytest.raises(ValueError, match="did you mean tian2021/table3"):
+        selected("tian2021/tabel3")
+    with pytest.raises(ValueError, match="choose benz2021"):
+        selected("madry")
+    with pytest.raises(ValueError, match="choose smoke, lite, full"):
+        scale("huge")

@@ -1,0 +1,117 @@
+"""Rules from exhibits to claims, on made-up results: every rule finds what it needs and says what is missing."""
+
+import zlib
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from leastwise.data.classes import CIFAR10, CIFAR10_GROUPS, CIFAR100, CIFAR100_GROUPS
+from leastwise.evidence import Evidence
+from leastwise.frame import Tally
+from leastwise.geometry import Moments
+from leastwise.papers import PAPERS, Measured, Recipe, Trained, planned, tian2021
+from leastwise.papers.claims import CLAIMS
+from leastwise.papers.verdicts import RULES, Found, Results, judged
+from tests.geometry.given import evidence_of
+
+EXHIBITS = {one.id: one for paper in PAPERS.values() for one in paper.exhibits}
+FEW = 12  # classes of the large data sets here: the rules do not count them
+
+
+def names_of(recipe: Measured) -> tuple[str, ...]:
+    change = recipe.data.change
+    if recipe.data.name == "cifar100":
+        return CIFAR100
+    names = CIFAR10 if "imagenet" not in recipe.data.name else tuple(f"n{c}" for c in range(FEW))
+    if change[:1] == ("removed",):
+        return tuple(name for c, name in enumerate(names) if c != change[1])
+    return tuple(names[c] for c in change[1:] if isinstance(c, int)) if change[:1] == ("binary",) else names
+
+
+def made_up(recipe: Recipe, each: int = 8) -> Found:
+    """Accuracies that fall from class to class, the same for all networks of a data set but for chance."""
+    rng = np.random.default_rng(zlib.crc32(repr(recipe).encode()))
+    if isinstance(recipe, Trained):
+        n = torch.full((100,), 50)
+        learnt = torch.linspace(0.9, 0.3, 100)
+        return Found(epochs=tuple(Tally(n, (n * learnt * e / 5).long()) for e in range(1, 6)))
+    names = names_of(recipe)
+    k = len(names)
+    whole = CIFAR10 if recipe.data.change[:1] == ("removed",) else names
+    labels = np.repeat([names.index(name) for name in whole if name in names], each)
+    ids = np.concatenate([np.arange(each) + each * c for c, name in enumerate(whole) if name in names])
+    chance = np.linspace(0.9, 0.3, k)
+    logits = {}
+    for number, condition in enumerate(recipe.conditions):
+        right = rng.random(len(labels)) < chance[labels] * 0.8**number
+        predicted = np.where(right, labels, rng.integers(0, k, len(labels)))
+        logits[condition] = 3 * np.eye(k)[predicted] + 0.1 * rng.normal(size=(len(labels), k))
+    groups = {CIFAR10: CIFAR10_GROUPS, CIFAR100: CIFAR100_GROUPS}.get(names, ())
+    if recipe.data.change == ("coloured",):
+        groups = (("on red", tuple(range(5))), ("on blue", tuple(range(5, 10))))
+    evidence = evidence_of(logits, labels, names=names, groups=groups, ids=ids)
+    return Found(evidence, Moments.of(rng.random((len(labels), 6)), labels, k) if "features" in recipe.keeps else None)
+
+
+@cache
+def results(paper: str, scale: str) -> Results:
+    recipes, _ = planned(PAPERS[paper].exhibits, scale)
+    return {recipe: made_up(recipe) for recipe in recipes}
+
+
+def test_rules_and_exhibits_name_the_same_claims() -> None:
+    declared = {(one.id, claim) for one in EXHIBITS.values() for claim in one.claims}
+    assert {(rule.exhibit, rule.claim) for rules in RULES.values() for rule in rules} == declared
+    assert {rule.claim for rules in RULES.values() for rule in rules} == set(CLAIMS)
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_rule_finds_what_it_needs(paper: str) -> None:
+    for one in judged(paper, results(paper, "full"), "full"):
+        assert one.findings and not one.missing, one
+        assert one.verdict in ("holds", "does not hold", "undecided")
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("paper", PAPERS)
+def test_at_lite_scale_only_imagenet_is_missing(paper: str) -> None:
+    for one in judged(paper, results(paper, "lite"), "lite"):
+        assert bool(one.findings) != ("imagenet" in one.missing), one
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_without_results_everything_is_missing_and_says_so(paper: str) -> None:
+    for one in judged(paper, {}, "full"):
+        assert one.findings == () and one.missing and one.verdict == "undecided", one
+
+
+def test_a_rule_looks_at_the_right_networks() -> None:
+    """Cats of one network are lifted by hand; the claim about them turns, and no other does."""
+    recipes = results("tian2021", "full")
+    before = EXHIBITS["tian2021/fig4c"].needs["6"]
+    after = EXHIBITS["tian2021/fig4c"].needs["0.5"]
+    assert isinstance(before, Measured) and isinstance(after, Measured)
+
+    def with_cats(recipe: Measured, right: bool) -> Found:
+        labels = np.repeat(np.arange(10), 40)
+        predicted = np.where((labels == tian2021.CAT) & (not right), tian2021.DOG, labels)
+        logits = {name: 3.0 * np.eye(10)[predicted] for name in recipe.conditions}
+        return Found(evidence_of(logits, labels, names=CIFAR10, groups=CIFAR10_GROUPS))
+
+    changed = {**recipes, before: with_cats(before, False), after: with_cats(after, True)}
+    found = [one for one in judged("tian2021", changed, "full") if one.exhibit == "tian2021/fig4c"]
+    assert [(one.claim, one.on, one.verdict) for one in found] == [("C12", "6, 0.5", "holds")]
+    assert found[0].findings[0].value == 1
+    turned = {**recipes, before: with_cats(before, True), after: with_cats(after, False)}
+    (other,) = (one for one in judged("tian2021", turned, "full") if one.exhibit == "tian2021/fig4c")
+    assert other.verdict == "does not hold"
+
+
+def test_evidence_of_the_made_up_results_is_sound() -> None:
+    for paper in PAPERS:
+        for found in results(paper, "full").values():
+            if isinstance(found.evidence, Evidence):
+                found.evidence.verify()
