@@ -13,7 +13,7 @@ TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
 # Benchmarks use networks that others trained, where a folder with them is at hand.
 bench: export LEASTWISE_TEST_DATA ?= $(shell .ci/test-data)
 
-.PHONY: help setup demo test test-slow check bench bench-prepare docs clean
+.PHONY: help setup demo test test-slow check bench bench-prepare bench-train same-bits docs clean
 
 help:
 	@echo "make setup   create .venv with what a user needs"
@@ -22,6 +22,8 @@ help:
 	@echo "make check   format, lint, types, layers and the fast tests"
 	@echo "make bench   speed against other libraries, as ratios"
 	@echo "make bench-prepare   step time of given and prepared networks"
+	@echo "make bench-train   a training step against the way released code takes it"
+	@echo "make same-bits REV=main   training losses and weights of two revisions, bit for bit"
 	@echo "make docs    build the guide into site/"
 	@echo "make clean   remove what these commands made"
 
@@ -67,6 +69,13 @@ bench: $(STAMP)-bench $(STAMP)-torchattacks
 
 bench-prepare: $(STAMP)-bench
 	$(BIN)/python benchmarks/prepare.py
+
+bench-train: $(STAMP)-bench
+	$(BIN)/python benchmarks/train.py
+
+REV ?= main
+same-bits: $(STAMP)-test
+	$(BIN)/python scripts/same_bits.py $(REV)
 
 docs: $(STAMP)-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict

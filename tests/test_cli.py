@@ -57,7 +57,7 @@ BAD = {
     "unknown verb": (["audti", "x"], "there is no verb 'audti': did you mean audit?"),
     "unknown word": (
         ["banana"],
-        "there is no verb 'banana': choose demo, audit, report, compare, race, gate, power, train, data, list",
+        "'banana': choose demo, audit, report, compare, race, gate, power, train, calibrate, data, list",
     ),
     "no model": (["audit"], "MODEL"),
     "unknown option": (["audit", "MODEL", "--epps", "1"], "did you mean --eps?"),
@@ -220,11 +220,17 @@ def test_ctrl_c_exits_130_cleanly_and_the_same_command_goes_on(tmp_path: Path) -
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130 and "Traceback" not in errors and "interrupted" in errors
-    assert {p.name for p in (tmp_path / "t").iterdir()} == {"epochs.jsonl", "recipe.json", "resume.pt"}
-    done = torch.load(tmp_path / "t" / "resume.pt", weights_only=True)["seen"]["number"]
+    assert {p.name for p in (tmp_path / "t").iterdir()} == {
+        "best.pt",
+        "epochs.jsonl",
+        "manifest.json",
+        "recipe.json",
+        "resume.pt",
+    }
+    done = torch.load(tmp_path / "t" / "resume.pt", weights_only=True)["finished"]
     assert 1 <= done < 8
     again = leastwise(*arguments, cwd=tmp_path)
-    assert again.returncode == 0 and f"epoch {done + 1}," in again.stdout and f"epoch {done}," not in again.stdout
+    assert again.returncode == 0 and f"epoch {done + 1}/8" in again.stdout and f"epoch {done}/8" not in again.stdout
     assert (tmp_path / "t" / "model.pt").is_file()
 
 

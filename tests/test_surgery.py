@@ -14,7 +14,7 @@ from leastwise.attacks.goals import Match, Targeted
 from leastwise.balls import L2
 from leastwise.data import Dataset, load
 from leastwise.losses import odds
-from leastwise.models import Classifier, build
+from leastwise.models import Classifier, build, inference
 from leastwise.noise import Noise
 from leastwise.surgery import (
     Features,
@@ -24,6 +24,7 @@ from leastwise.surgery import (
     estimated_masks,
     matched,
     partners,
+    pseudo_labelled,
     removed,
     replace_background,
     targeted_set,
@@ -433,3 +434,14 @@ def test_targeted_set_refuses_nonsense(unbalanced: Dataset, network: Classifier)
     with pytest.raises(ValueError, match="6 logits per image"):
         more = Dataset.of(np.asarray(unbalanced.images), unbalanced.labels, list("abcdef"))
         targeted_set(more, network)
+
+
+def test_pseudo_labels_are_the_networks_predictions(unbalanced: Dataset) -> None:
+    model = build("convnet", unbalanced.shape, 3, seed=3)
+    made = pseudo_labelled(model, unbalanced, ("a", "b", "c"))
+    with inference(model), torch.no_grad():
+        seen = model(unbalanced.batch(np.arange(len(unbalanced))).x).argmax(1)
+    assert made.labels.tolist() == seen.tolist() and made.names == ("a", "b", "c")
+    assert made.ids.tolist() == unbalanced.ids.tolist()
+    with pytest.raises(ValueError, match="3 classes, but saw 2 names"):
+        pseudo_labelled(model, unbalanced, ("a", "b"))

@@ -23,6 +23,7 @@ VERBS = {
     "gate": "pass, fail or inconclusive: does a result meet its demands?",
     "power": "how many images per class show a difference",
     "train": "train a network and write a checkpoint",
+    "calibrate": "lift the worst class of a trained network with an offset per logit",
     "data": "list, fetch, verify and look at data sets",
     "list": "the attacks, data sets, methods and models that have names",
 }
@@ -47,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     verb, *rest = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
         if verb in ("-h", "--help"):
-            print(OVERVIEW.format(verbs="\n".join(f"  {verb:7} {about}" for verb, about in VERBS.items())))
+            print(OVERVIEW.format(verbs="\n".join(f"  {verb:9} {about}" for verb, about in VERBS.items())))
         elif verb == "--version":
             from leastwise import __version__
 

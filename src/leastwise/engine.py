@@ -30,9 +30,6 @@ from leastwise.models import (
     inference,
     load_checkpoint,
     preflight,
-    read_torch,
-    save_checkpoint,
-    write_torch,
 )
 from leastwise.models.prepare import Form, Prepared
 from leastwise.objectives import Epoch
@@ -42,13 +39,13 @@ from leastwise.statistics import Round
 from leastwise.store import check_writable, write_atomic, write_json
 from leastwise.types import Images, Labels
 
-MODEL, RESUME, EPOCHS, RECIPE, RUN = "model.pt", "resume.pt", "epochs.jsonl", "recipe.json", "run.json"
+MODEL, RECIPE, RUN = trains.MODEL, "recipe.json", "run.json"
 MANIFEST = "manifest.json"  # choices that are not part of the recipe, made once and used again on resuming
 SHARDS = "shards"  # of an audit that has not attacked everything yet
 IMAGES = "adversarial"  # attacked images, if they were asked for
 RACE = "race.json"
 SUMMARY = "summary.json"  # made from the evidence by the report, and never left beside another audit's
-OUTPUTS = (MODEL, evidences.FILE, RACE, SUMMARY, RESUME, EPOCHS, RUN, MANIFEST)
+OUTPUTS = (*trains.FILES, evidences.FILE, RACE, SUMMARY, RUN, MANIFEST)
 
 Event = trains.Step | Epoch | audits.Step | audits.Ready | audits.AtMost | audits.Planned | Round
 Watch = Callable[[Event], None]
@@ -65,6 +62,7 @@ class Task:
     work: Callable[[Watch], None]
     device: str
     in_part: bool = False  # whether a result that leaves something out is enough
+    ranks: trains.Ranks = trains.ALONE  # processes that share the work; the first one writes
     about: Mapping[str, Any] = field(default_factory=dict)  # what a reader of the results wants to know besides
 
     @property
@@ -75,11 +73,15 @@ class Task:
     def run(self, watch: Watch = lambda event: None, fresh: bool = False) -> Path:
         """Do the work, or find it done; an interrupted training goes on behind its last epoch unless `fresh`."""
         if fresh or not self.finished:
-            self.make_room(fresh)
+            self.ranks.wait()  # everyone has looked before the first one changes anything
+            if self.ranks.first:
+                self.make_room(fresh)
+            self.ranks.wait()
             steady_memory()
             begun = time.time()
             self.work(watch)
-            write_json(self.folder / RUN, run_facts(begun, self.device) | dict(self.about))
+            if self.ranks.first:
+                write_json(self.folder / RUN, run_facts(begun, self.device) | dict(self.about))
         return self.folder / self.result
 
     def make_room(self, fresh: bool) -> None:
@@ -109,10 +111,17 @@ def claimed(folder: Path) -> dict[str, Any] | None:
         return None
 
 
-def task(job: Job, folder: Path, model: Path | None = None, device: str = "cpu") -> Task:
-    """The task of a job; `model` is the folder of the training that an audit needs."""
+def task(
+    job: Job,
+    folder: Path,
+    model: Path | None = None,
+    device: str = "cpu",
+    threads: int = 0,
+    form: Form | None = None,
+) -> Task:
+    """The task of a job; `model` is the folder of the training that an audit needs. `threads` is for trainings."""
     if isinstance(job, Train):
-        return training_task(job, folder, device)
+        return training_task(job, folder, device, threads, form)
     assert model is not None, "an audit needs the folder of its model's training"
     data = subset(load(job.data, split="test"), job.per_class)
     network = load_checkpoint(model / MODEL)
@@ -120,25 +129,54 @@ def task(job: Job, folder: Path, model: Path | None = None, device: str = "cpu")
     return audit_task(auditor, data, folder, job.form)
 
 
-def training_task(job: Train, folder: Path, device: str = "cpu") -> Task:
-    data = subset(load(job.data, split="train"), job.per_class)
+def training_task(job: Train, folder: Path, device: str = "cpu", threads: int = 0, form: Form | None = None) -> Task:
+    """`threads` and `form` are what an interrupted training may not change; 0 and None leave them as they were."""
+    ranks = trains.joined(device)
+    data = chosen_classes(subset(load(job.data, split="train"), job.per_class), job.only)
     model = build(job.arch, data.shape, data.k, job.mean, job.std, job.training.seed)
     preflight(model, data.batch(np.arange(min(len(data), audits.PREFLIGHT_IMAGES))).x, data.k, gradients=False)
-    job.training.objective.init(data.k)
+    facts: dict[str, Any] = {"kind": "training", "key": key(job), "leastwise": __version__, "data": data.digest()}
+    if job.start:
+        facts["start"] = begin_with(model, job, data)
+    held = {}
+    if job.extra:
+        held["extra"] = same_task(load(job.extra, split="train"), data, "pseudo-labelled images")
+    if job.training.test_at or job.training.validation.on_test:
+        held["test"] = chosen_classes(load(job.test or job.data, split="test"), job.only)
+    facts |= {name: part.digest() for name, part in held.items()}
+    if job.training.validation.on_test:
+        held["valid"] = held["test"]
+    for policy in job.training.policies:
+        policy.init(torch.from_numpy(data.counts))  # a mistake in a setting is found before anything is written
+    course = trains.Course(model, data, job.training, folder, device, threads, form, ranks, **held)
+    return Task(folder, MODEL, facts | {"recipe": plain(job)}, data.names, course.run, device, ranks=ranks)
 
-    def work(watch: Watch) -> None:
-        after = restore(folder / RESUME, model)
-        lines = (folder / EPOCHS).read_text().splitlines()[: after.seen.number] if after else []
-        for snapshot in trains.fit(model, data, job.training, after, device, watch):
-            lines.append(json.dumps(epoch_line(snapshot.seen)))
-            write_atomic(folder / EPOCHS, ("\n".join(lines) + "\n").encode())
-            keep(folder / RESUME, model, snapshot)
-            watch(snapshot.seen)
-        save_checkpoint(folder / MODEL, model.cpu(), data.shape, data.names)
-        (folder / RESUME).unlink(missing_ok=True)
 
-    facts = {"kind": "training", "key": key(job), "leastwise": __version__, "data": data.digest(), "recipe": plain(job)}
-    return Task(folder, MODEL, facts, data.names, work, device)
+def begin_with(model: Classifier, job: Train, data: Dataset) -> str:
+    """Take over the weights of a checkpoint of the same network; their digest."""
+    found = load_checkpoint(Path(job.start), job.arch, data.shape, data.k)
+    model.load_state_dict(found.state_dict())
+    return model.digest()
+
+
+def chosen_classes(data: Dataset, only: tuple[str, ...]) -> Dataset:
+    """Some classes, as the only ones there are, in the order given."""
+    if not only:
+        return data
+    numbers = [data.index(int(name) if name.isdigit() and name not in data.names else name) for name in only]
+    if len(set(numbers)) < 2 or len(set(numbers)) != len(numbers):
+        raise ValueError(f"choose two different classes or more, but saw {', '.join(only)}")
+    names = [data.names[c] for c in numbers]
+    return data.only(numbers).relabel({c: i for i, c in enumerate(numbers)}, names)
+
+
+def same_task(extra: Dataset, data: Dataset, what: str) -> Dataset:
+    if (extra.shape, extra.names) != (data.shape, data.names):
+        raise ValueError(
+            f"{what} need the shape {data.shape} and the classes {', '.join(data.names)}, "
+            f"but have {extra.shape} and {', '.join(extra.names)}"
+        )
+    return extra
 
 
 def audit_task(
@@ -380,40 +418,6 @@ def manifest(folder: Path) -> Manifest | None:
 
 def subset(data: Dataset, per_class: int | None) -> Dataset:
     return data if per_class is None else data.take(per_class)
-
-
-def keep(path: Path, model: Classifier, snapshot: trains.Snapshot) -> None:
-    """What it takes to continue after this epoch; plain values and tensors only."""
-    seen = snapshot.seen
-    write_torch(
-        path,
-        {
-            "weights": model.net.state_dict(),
-            "optimiser": snapshot.optimiser,
-            "state": snapshot.state,
-            "seen": {"number": seen.number, "loss": seen.loss, "rate": seen.rate},
-            "counts": [seen.clean.n, seen.clean.correct, seen.robust.n, seen.robust.correct],
-        },
-    )
-
-
-def restore(path: Path, model: Classifier) -> trains.Snapshot | None:
-    """Put the weights back into the model and return where the training stood, if it had begun."""
-    if not path.is_file():
-        return None
-    content = read_torch(path)
-    model.net.load_state_dict(content["weights"])
-    clean_n, clean_correct, robust_n, robust_correct = content["counts"]
-    seen = Epoch(**content["seen"], clean=Tally(clean_n, clean_correct), robust=Tally(robust_n, robust_correct))
-    return trains.Snapshot(seen, content["state"], content["optimiser"])
-
-
-def epoch_line(seen: Epoch) -> dict[str, Any]:
-    def counts(tally: Tally) -> dict[str, list[int]]:
-        return {"n": tally.n.tolist(), "correct": tally.correct.tolist()}
-
-    facts = {"epoch": seen.number, "loss": seen.loss, "rate": seen.rate}
-    return facts | {"clean": counts(seen.clean), "robust": counts(seen.robust)}
 
 
 def run_facts(begun: float, device: str) -> dict[str, Any]:

@@ -18,6 +18,10 @@ class Train:
     per_class: int | None = None  # only the first images of each class
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
+    only: tuple[str, ...] = ()  # classes by name, which become the only ones; two make binary training
+    start: str = ""  # a checkpoint of the same architecture to begin with
+    extra: str = ""  # pseudo-labelled images, which share each batch
+    test: str = ""  # the test set, where the recipe looks at it
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,20 @@ def removed(data: Dataset, cls: int | str, renumber: bool = True) -> Dataset:
     )
 
 
+def pseudo_labelled(model: Classifier, data: Dataset, names: Sequence[str], device: str = "cpu") -> Dataset:
+    """The images with the classes that a network sees in them, for self-training (RST, Carmon et al., NeurIPS 2019).
+
+    `names` are the network's classes; whatever labels the images had are forgotten.
+    """
+    if len(names) != model.k:
+        raise ValueError(f"the network has {model.k} classes, but saw {len(names)} names: give one for each")
+    found = []
+    with inference(model.to(device)), torch.no_grad():
+        for batch in data.batches(BATCH_SIZE):
+            found.append(model(batch.x.to(device)).argmax(dim=1).cpu())
+    return replace(data, labels=torch.cat(found).numpy(), names=tuple(names), groups=())
+
+
 # Backgrounds.
 
 RED, BLUE = (1.0, 0.0, 0.0), (0.0, 0.0, 1.0)

@@ -10,7 +10,7 @@ from torch import nn
 from leastwise.attacks import CE, KL, PGD, Gaussian
 from leastwise.balls import Linf
 from leastwise.losses import ce, entropy, kl
-from leastwise.models import Classifier, build
+from leastwise.models import Classifier, build, inference
 from leastwise.noise import Noise
 from leastwise.objectives import METHODS, PGDAT, TRADES, Objective, OneCycle, Standard, method
 from tests.conftest import SHAPE, B, K
@@ -34,7 +34,9 @@ LossAndGradient = tuple[torch.Tensor, list[torch.Tensor]]
 
 def loss_and_gradient(objective: Objective, model: nn.Module, example: tuple) -> LossAndGradient:
     x, y, noise = example
-    per_example = objective.loss(model, x, y, objective.init(K), noise).per_example
+    with inference(model):
+        crafted = objective.crafted(model, x, y, noise)
+    per_example = objective.loss(model, x, y, crafted).per_example
     return per_example, list(torch.autograd.grad(per_example.mean(), list(model.parameters())))
 
 
@@ -65,9 +67,9 @@ def test_t4_an_examples_loss_is_linear_in_the_beta_of_its_class(example: tuple) 
     assert torch.allclose(mixed - none, betas[y] * (one - none), rtol=1e-9)
 
 
-def test_t4_beta_needs_one_number_per_class() -> None:
+def test_t4_beta_needs_one_number_per_class(example: tuple) -> None:
     with pytest.raises(ValueError, match=r"one number per class \(5\), but has 3"):
-        TRADES(INNER, beta=(1.0, 2.0, 3.0)).init(K)
+        loss_and_gradient(TRADES(INNER, beta=(1.0, 2.0, 3.0)), fresh(), example)
 
 
 def test_t3_trades_by_hand_with_the_entropy_decomposition(example: tuple) -> None:
@@ -100,7 +102,8 @@ class Recording(nn.Module):
 def test_p19_trades_gradients_reach_the_clean_logits_and_never_the_adversarial_image(example: tuple) -> None:
     x, y, noise = example
     model = Recording(fresh())
-    loss = TRADES(INNER, beta=6.0).loss(model, x, y, None, noise)
+    method = TRADES(INNER, beta=6.0)
+    loss = method.loss(model, x, y, method.crafted(model, x, y, noise))
     clean, adversarial = model.outputs[-2:]
     x_adv = model.inputs[-1]
     assert not x_adv.requires_grad and x_adv.grad_fn is None
@@ -118,7 +121,8 @@ def test_p19_pgd_at_trains_on_a_detached_image(example: tuple) -> None:
     x, y, noise = example
     model = Recording(fresh())
     attack = PGD(Linf(0.1), step=0.05, steps=2)
-    loss = PGDAT(attack).loss(model, x, y, None, noise)
+    method = PGDAT(attack)
+    loss = method.loss(model, x, y, method.crafted(model, x, y, noise))
     assert not model.inputs[-1].requires_grad
     assert torch.equal(loss.per_example, ce(model.outputs[-1], y)) and loss.clean is None
     assert torch.equal(model.inputs[-1], attack.run(model, x, y, noise).x_adv)
@@ -138,29 +142,12 @@ def test_p17_relabelling_the_classes_permutes_the_method(objective: Objective, e
         last.bias.copy_(last.bias[order])
     if isinstance(objective, TRADES):
         objective = replace(objective, beta=(0.5, 1.0, 2.0, 4.0, 8.0))
-    a = objective.loss(model, x, y, None, noise).per_example
+    a = objective.loss(model, x, y, objective.crafted(model, x, y, noise)).per_example
     if isinstance(objective, TRADES):
         objective = replace(objective, beta=tuple(torch.tensor(objective.beta)[order].tolist()))
-    b = objective.loss(renamed, x, order.argsort()[y], None, noise).per_example
+    y = order.argsort()[y]
+    b = objective.loss(renamed, x, y, objective.crafted(renamed, x, y, noise)).per_example
     assert torch.allclose(a, b, rtol=1e-9)
-
-
-@pytest.mark.parametrize("kind", [PGDAT, TRADES])
-def test_p18_crafting_mode_decides_whether_attacks_move_batchnorm(
-    kind: type[PGDAT] | type[TRADES], example: tuple
-) -> None:
-    x, y, noise = example
-
-    def counted(craft: str) -> int:
-        model = fresh("small")
-        kind(INNER, craft=craft).loss(model, x, y, None, noise)
-        assert model.training
-        return int(next(b for name, b in model.named_buffers() if "num_batches" in name))
-
-    forwards = {PGDAT: 1, TRADES: 2}[kind]
-    assert counted("eval") == forwards
-    # KL's clean pass and two steps, all in train mode.
-    assert counted("train") == forwards + 3
 
 
 class Still(PGD):
@@ -181,8 +168,13 @@ def test_the_method_table_builds_what_it_says() -> None:
     assert made["standard"] == Standard()
     assert made["pgd-at"] == PGDAT(PGD(Linf(0.1), PGD().goal, 0.025, 7))
     assert made["trades"] == TRADES(PGD(Linf(0.1), KL(), 0.025, 7, Gaussian(0.001)), beta=6.0)
-    with pytest.raises(ValueError, match="no training method 'mart': choose standard, pgd-at, trades"):
-        method("mart")
+    assert made["fgsm-rs"] == PGDAT(PGD(Linf(0.1), CE(), 0.125, 1))
+    with pytest.raises(ValueError, match=r"no training method 'marts': did you mean mart\?"):
+        method("marts")
+    with pytest.raises(ValueError, match="train trades --fair cfa"):
+        method("cfa")
+    with pytest.raises(ValueError, match="train trades --average fawa"):
+        method("fawa")
 
 
 def test_one_cycle_rises_and_falls_linearly() -> None:

@@ -17,7 +17,7 @@ from leastwise.data import Dataset
 from leastwise.evidence import Evidence, Record
 from leastwise.frame import Tally
 from leastwise.models import build
-from leastwise.objectives import Epoch
+from leastwise.objectives import Epoch, Seen
 from leastwise.statistics import paired, wilson
 from tests.conftest import SHAPE, K
 
@@ -122,11 +122,17 @@ def test_progress_prints_plain_lines_where_there_is_no_terminal(unbalanced: Data
 
 
 def test_training_progress_shows_every_epoch_class_by_class() -> None:
-    console = Console(file=io.StringIO(), width=80)
-    clean, none = Tally(torch.tensor([4, 2, 0]), torch.tensor([4, 1, 0])), Tally.empty(3)
+    console = Console(file=io.StringIO(), width=200)
+    clean, robust = (Tally(torch.tensor([4, 2, 0]), torch.tensor(right)) for right in ([4, 1, 0], [2, 0, 0]))
+    confusion = torch.tensor([[2, 2, 0], [2, 0, 0], [0, 0, 0]])
+    seen = replace(Seen.empty(3), clean=clean, robust=robust, confusion=confusion, loss=torch.tensor([2.0, 1.0, 0.0]))
+    only_clean = replace(Seen.empty(3), clean=clean, confusion=torch.tensor([[4, 0, 0], [1, 1, 0], [0, 0, 0]]))
     with report.progress(console, "train", ("ant", "bee", "cow")) as watch:
-        watch(Epoch(3, 0.5, 0.1, clean, none))
-    assert console.file.getvalue() == "train: epoch 3, loss 0.500, clean 83.3 % (worst bee 50.0 %)\n"
+        watch(Epoch(3, 12, 0.1, seen, valid=only_clean))
+    assert console.file.getvalue() == (
+        "train: epoch  3/12 | loss  0.500 | train clean  83.3 robust  33.3, worst bee 0.0, spread 50.0 | "
+        "valid clean  83.3, worst bee 50.0, spread 50.0\n"
+    )
 
 
 def test_progress_draws_a_bar_in_a_terminal(unbalanced: Dataset) -> None:

@@ -6,6 +6,7 @@ torch is imported inside `run`, so that asking a verb for help does not wait for
 from typing import Any
 
 from leastwise.commands.audit import Audit
+from leastwise.commands.calibrate import Calibrate
 from leastwise.commands.compare import Compare
 from leastwise.commands.data import Data
 from leastwise.commands.demo import Demo
@@ -25,6 +26,7 @@ COMMANDS: dict[str, Any] = {
     "gate": Gate,
     "power": Power,
     "train": Train,
+    "calibrate": Calibrate,
     "data": Data,
     "list": List,
 }

@@ -12,6 +12,7 @@ from leastwise.commands.shared import Screen
 
 if TYPE_CHECKING:
     from leastwise.models.architectures import Architecture
+    from leastwise.objectives import Method
 
 Kind = Literal["all", "attacks", "augmentations", "corruptions", "data", "methods", "models"]
 
@@ -30,7 +31,8 @@ class List:
         from leastwise.data.corrupt import CORRUPTIONS
         from leastwise.models import ARCHITECTURES
         from leastwise.models.architectures import PARTS
-        from leastwise.objectives import METHODS
+        from leastwise.objectives import AVERAGINGS, METHODS, POLICIES, SCHEDULES
+        from leastwise.objectives.methods import defaults
 
         tables: dict[str, tuple[tuple[str, ...], list[tuple[str, ...]]]] = {
             "attacks": (
@@ -47,8 +49,17 @@ class List:
                 [(name, some_splits(s.splits), s.about) for name, s in SOURCES.items()],
             ),
             "methods": (
-                ("name", "loss per example", "paper"),
-                [(name, m.equation, m.paper) for name, m in METHODS.items()],
+                ("method", "loss per example", "paper", "settings", "passes per step"),
+                [
+                    *((name, m.equation, m.paper, own_defaults(m), m.adds) for name, m in METHODS.items()),
+                    *(
+                        (f"--fair {name}", c.equation, c.paper, defaults(c.policy), c.adds)
+                        for name, c in POLICIES.items()
+                    ),
+                    *((f"--average {name}", first_line(a), "", defaults(a), "") for name, a in AVERAGINGS.items()),
+                    *((f"--schedule {name}", first_line(s), "", defaults(s), "") for name, s in SCHEDULES.items()),
+                    ("--awp G", "min_w loss(w + v), |v| = G·|w| uphill", "Wu et al. 2020", "", "1 more"),
+                ],
             ),
             "models": (
                 ("name", "images", "parameters", "what it is"),
@@ -66,6 +77,19 @@ class List:
                 for row in rows:
                     table.add_row(*map(Text, row))
                 console.print(table)
+
+
+def own_defaults(method: "Method") -> str:
+    """What a method can be given with --set, for any attack."""
+    from leastwise.balls import Linf
+    from leastwise.objectives.methods import defaults
+
+    return defaults(method.make(Linf(8 / 255), 2 / 255, 5))
+
+
+def first_line(value: object) -> str:
+    """What a value's own documentation begins with."""
+    return (type(value).__doc__ or "").partition("\n")[0].removesuffix(".")
 
 
 def some_splits(splits: tuple[str, ...]) -> str:

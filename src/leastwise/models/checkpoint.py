@@ -34,8 +34,13 @@ UNREADABLE = (
 )
 
 
-def save_checkpoint(path: Path, model: Classifier, shape: Shape, names: Sequence[str]) -> None:
-    """Write what `load_checkpoint` needs; only tensors, numbers and strings, so `weights_only=True` loads it."""
+def save_checkpoint(
+    path: Path, model: Classifier, shape: Shape, names: Sequence[str], notes: Sequence[str] = ()
+) -> None:
+    """Write what `load_checkpoint` needs; only tensors, numbers and strings, so `weights_only=True` loads it.
+
+    `notes` are told to whoever uses the model.
+    """
     assert model.arch is not None, "only networks built by name can be rebuilt from a checkpoint"
     content = {
         "leastwise": FORMAT,
@@ -44,6 +49,7 @@ def save_checkpoint(path: Path, model: Classifier, shape: Shape, names: Sequence
         "names": list(names),
         "mean": list(model.mean),
         "std": list(model.std),
+        "notes": list(notes),
         "state_dict": model.net.state_dict(),
     }
     write_torch(path, content)
@@ -87,7 +93,8 @@ def load_checkpoint(
 ) -> Classifier:
     """Our own checkpoint, or anyone's state dict with the name of its architecture, image shape and class count."""
     content = read_torch(path)
-    trained_on = None
+    trained_on: TrainedOn | None = None
+    own_notes: tuple[str, ...] = ()
     if content.get("leastwise") == FORMAT:
         if mean or std:
             raise ValueError(f"{path} carries its own normalisation: leave --mean and --std out")
@@ -95,6 +102,7 @@ def load_checkpoint(
         trained_on = TrainedOn(tuple(content["shape"]), tuple(content["names"]))
         arch, mean, std = content["arch"] if arch is None else arch, content["mean"], content["std"]
         shape, k = trained_on.shape, len(trained_on.names)
+        own_notes = tuple(map(str, content.get("notes", ())))
     state, notes = find_state(content, path)
     if shape is None or k is None:
         raise ValueError(f"{path} does not say which images and classes it is for: give their shape and number")
@@ -104,7 +112,7 @@ def load_checkpoint(
     mean, std, about_wrapper = wrapper_facts(path, view, shape[0], mean, std)
     beware = architecture(arch).beware
     known = trained_on is not None or not beware  # our own files say themselves what they are
-    model = Classifier(net, k, mean, std, arch, (*notes, *about_wrapper, *(() if known else (beware,))))
+    model = Classifier(net, k, mean, std, arch, (*own_notes, *notes, *about_wrapper, *(() if known else (beware,))))
     model.trained_on = trained_on
     return model
 

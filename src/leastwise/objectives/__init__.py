@@ -1,58 +1,92 @@
-"""Training methods by name."""
+"""What is minimised (objectives), how classes differ in it (policies), and what surrounds it (averaging, schedules)."""
 
-from collections.abc import Callable
-from typing import NamedTuple
-
-from leastwise.attacks import CE, KL, PGD, Gaussian, Uniform
-from leastwise.balls import Ball
-from leastwise.objectives.base import Craft, Epoch, Loss, Objective, crafting
+from leastwise.objectives.averaging import AVERAGINGS, EMA, FAWA, SWA, Averaging, averaging, tail
+from leastwise.objectives.avmixup import AVmixup
+from leastwise.objectives.awp import AWP
+from leastwise.objectives.base import Craft, Epoch, Objective, Policy, Seen, State, Terms, armed, drawn, weighed
+from leastwise.objectives.bat import BAT
+from leastwise.objectives.cfa import CFA
+from leastwise.objectives.cfol import CFOL
+from leastwise.objectives.dafa import DAFA
+from leastwise.objectives.faal import FAAL
+from leastwise.objectives.frl import FRL
+from leastwise.objectives.hypersphere import HE
+from leastwise.objectives.mart import MART
+from leastwise.objectives.methods import METHODS, POLICIES, Method, method, policy
 from leastwise.objectives.pgd_at import PGDAT
-from leastwise.objectives.schedules import Constant, OneCycle, Schedule
+from leastwise.objectives.regularisers import Confusion, Similarity
+from leastwise.objectives.schedules import (
+    SCHEDULES,
+    Constant,
+    Cosine,
+    Cyclic,
+    OneCycle,
+    Piecewise,
+    Schedule,
+    Steps,
+    schedule,
+)
+from leastwise.objectives.settings import changed
+from leastwise.objectives.single_class import SingleClassAT, TargetedAT
 from leastwise.objectives.standard import Standard
 from leastwise.objectives.trades import TRADES
+from leastwise.objectives.wat import WAT
+from leastwise.objectives.weighting import LDAM, Balanced, EffectiveNumber, FairWeighting, ImportantClass
 
 __all__ = [
+    "AVERAGINGS",
+    "AWP",
+    "BAT",
+    "CFA",
+    "CFOL",
+    "DAFA",
+    "EMA",
+    "FAAL",
+    "FAWA",
+    "FRL",
+    "HE",
+    "LDAM",
+    "MART",
     "METHODS",
     "PGDAT",
+    "POLICIES",
+    "SCHEDULES",
+    "SWA",
     "TRADES",
+    "WAT",
+    "AVmixup",
+    "Averaging",
+    "Balanced",
+    "Confusion",
     "Constant",
+    "Cosine",
     "Craft",
+    "Cyclic",
+    "EffectiveNumber",
     "Epoch",
-    "Loss",
+    "FairWeighting",
+    "ImportantClass",
     "Method",
     "Objective",
     "OneCycle",
+    "Piecewise",
+    "Policy",
     "Schedule",
+    "Seen",
+    "Similarity",
+    "SingleClassAT",
     "Standard",
-    "crafting",
+    "State",
+    "Steps",
+    "TargetedAT",
+    "Terms",
+    "armed",
+    "averaging",
+    "changed",
+    "drawn",
     "method",
+    "policy",
+    "schedule",
+    "tail",
+    "weighed",
 ]
-
-
-class Method(NamedTuple):
-    """A row of the method table; `make` takes the inner attack's ball, step and number of steps."""
-
-    make: Callable[[Ball, float, int], Objective]
-    equation: str
-    paper: str
-
-
-METHODS: dict[str, Method] = {
-    "standard": Method(lambda ball, step, steps: Standard(), "CE(f(x), y)", ""),
-    "pgd-at": Method(
-        lambda ball, step, steps: PGDAT(PGD(ball, CE(), step, steps, Uniform())),
-        "CE(f(x'), y), x' by PGD on CE",
-        "Madry et al. 2018",
-    ),
-    "trades": Method(
-        lambda ball, step, steps: TRADES(PGD(ball, KL(), step, steps, Gaussian(0.001))),
-        "CE(f(x), y) + 6·KL(p(x) || p(x')), x' by PGD on KL",
-        "Zhang et al. 2019",
-    ),
-}
-
-
-def method(name: str) -> Method:
-    if name not in METHODS:
-        raise ValueError(f"there is no training method {name!r}: choose {', '.join(METHODS)}")
-    return METHODS[name]

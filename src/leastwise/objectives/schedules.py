@@ -1,6 +1,8 @@
 """Learning rates as functions of progress: 0 at the first step, 1 after the last."""
 
+import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol, runtime_checkable
 
 
@@ -13,13 +15,16 @@ class Schedule(Protocol):
 class Constant:
     value: float = 0.1
 
+    def __post_init__(self) -> None:
+        check_rate(self.value)
+
     def rate(self, progress: float) -> float:
         return self.value
 
 
 @dataclass(frozen=True)
 class OneCycle:
-    """Linear up to the peak, then linear down to zero (Smith 2018)."""
+    """Linear up to the peak, then linear down to zero (Smith 2018); the cyclic schedule of fast AT with one cycle."""
 
     peak: float = 0.2
     warmup: float = 0.3  # share of the training spent going up
@@ -32,3 +37,98 @@ class OneCycle:
         if progress < self.warmup:
             return self.peak * progress / self.warmup
         return self.peak * (1 - progress) / (1 - self.warmup)
+
+
+@dataclass(frozen=True)
+class Cyclic:
+    """Triangles between `low` and `peak`, `cycles` of them."""
+
+    peak: float = 0.2
+    low: float = 0.0
+    cycles: int = 2
+
+    def __post_init__(self) -> None:
+        check_rate(self.peak)
+        if self.cycles < 1 or not 0 <= self.low <= self.peak:
+            raise ValueError(f"cycles must be 1 or more and 0 <= low <= peak, but saw {self}")
+
+    def rate(self, progress: float) -> float:
+        place = 2 * (progress * self.cycles % 1)
+        return self.low + (self.peak - self.low) * min(place, 2 - place)
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """Half a cosine from the peak down to zero."""
+
+    peak: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_rate(self.peak)
+
+    def rate(self, progress: float) -> float:
+        return self.peak * (1 + math.cos(math.pi * progress)) / 2
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The rate is divided by `factor` at each of some shares of the training: (0.5, 0.75) is 100 and 150 of 200."""
+
+    peak: float = 0.1
+    at: tuple[float, ...] = (0.5, 0.75)
+    factor: float = 10.0
+
+    def __post_init__(self) -> None:
+        check_rate(self.peak)
+        if not (self.factor > 0 and all(0 < share <= 1 for share in self.at)):
+            raise ValueError(f"drops lie at shares of the training, between 0 and 1, but saw {self}")
+
+    def rate(self, progress: float) -> float:
+        return self.peak / self.factor ** sum(progress >= share for share in self.at)
+
+
+@dataclass(frozen=True)
+class Piecewise:
+    """Straight lines between (share of the training, rate)."""
+
+    points: tuple[tuple[float, float], ...]
+
+    def __post_init__(self) -> None:
+        shares = [share for share, _ in self.points]
+        if len(shares) < 2 or shares[0] != 0 or shares[-1] != 1 or any(a >= b for a, b in pairwise(shares)):
+            raise ValueError(f"a schedule of straight lines needs rising shares from 0 to 1, but saw {shares}")
+
+    def rate(self, progress: float) -> float:
+        for (a, low), (b, high) in pairwise(self.points):
+            if progress <= b:
+                return low + (high - low) * (progress - a) / (b - a)
+        return self.points[-1][1]
+
+
+def check_rate(rate: float) -> None:
+    if not rate > 0:
+        raise ValueError(f"the learning rate must be positive, but saw {rate}")
+
+
+# By name; those of papers are what their released code does, in shares of its epochs.
+SCHEDULES: dict[str, Schedule] = {
+    "one-cycle": OneCycle(),
+    "cosine": Cosine(),
+    "constant": Constant(),
+    "cyclic": Cyclic(),
+    "steps": Steps(),
+    "trades": Steps(at=(75 / 76,)),  # 76 epochs; the drops at 90 and 100 are never reached
+    "mart": Steps(0.01, at=(75 / 120, 90 / 120, 100 / 120)),
+    "wat": Steps(at=(0.75, 0.9)),
+    "dafa": Steps(at=(100 / 110, 105 / 110)),
+    "faal": Steps(0.01, at=(0.5,)),
+    "frl": Constant(0.001),
+    # Fast AT on ImageNet: the phases end at 6, 12 and 15 epochs; where in the first the peak lies could not be checked.
+    "fast-imagenet": Piecewise(((0.0, 0.0), (3 / 15, 0.4), (6 / 15, 0.04), (12 / 15, 0.004), (1.0, 0.0004))),
+}
+
+
+def schedule(name: str) -> Schedule:
+    if name not in SCHEDULES:
+        raise ValueError(f"there is no schedule {name!r}: choose {', '.join(SCHEDULES)}")
+    return SCHEDULES[name]

@@ -1,25 +1,51 @@
-"""Standard training: mean CE(f(x), y)."""
+"""Training on clean images: cross-entropy, with smoothed labels, or with an entropy bonus."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import nn
 
-from leastwise.losses import ce
+from leastwise.attacks import PGD
+from leastwise.losses import SmoothingConvention, ce, entropy, smooth, soft_ce
 from leastwise.noise import Noise
-from leastwise.objectives.base import Epoch, Loss
-from leastwise.types import Images, Labels
+from leastwise.objectives.base import Terms
+from leastwise.types import Images, Labels, Logits, PerExample
 
 
 @dataclass(frozen=True)
 class Standard:
-    """L = CE(f(x), y)."""
+    """L = CE(f(x), y) - entropy · H(p(x)), the label smoothed by `smoothing`.
 
-    def init(self, k: int) -> None:
+    Maximum entropy (Pereyra et al. 2017) has a positive `entropy`. Smoothing has two conventions: "all"
+    puts (1 - a) + a/k on the label (Szegedy et al., torch), "others" 1 - a (Pang et al.).
+    """
+
+    smoothing: float = 0.0
+    convention: SmoothingConvention = "all"
+    entropy: float = 0.0
+    attack: ClassVar[PGD | None] = None
+
+    def __post_init__(self) -> None:
+        check_smoothing(self.smoothing)
+
+    def crafted(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> None:
         return None
 
-    def loss(self, model: nn.Module, x: Images, y: Labels, s: None, noise: Noise) -> Loss:
+    def loss(self, model: nn.Module, x: Images, y: Labels, crafted: None) -> Terms:
         z = model(x)
-        return Loss(ce(z, y), clean=z, adversarial=None)
+        return Terms(label_loss(z, y, self.smoothing, self.convention) - bonus(self.entropy, z), clean=z)
 
-    def update(self, s: None, seen: Epoch) -> None:
-        return None
+
+def label_loss(z: Logits, y: Labels, smoothing: float, convention: SmoothingConvention) -> PerExample:
+    """Cross-entropy against the label, smoothed or not."""
+    return soft_ce(z, smooth(y, z.shape[1], smoothing, convention, z.dtype)) if smoothing else ce(z, y)
+
+
+def bonus(weight: float, z: Logits) -> PerExample | float:
+    """weight · H(p)."""
+    return weight * entropy(z) if weight else 0.0
+
+
+def check_smoothing(alpha: float) -> None:
+    if not 0 <= alpha < 1:
+        raise ValueError(f"label smoothing takes a share between 0 and 1, but saw {alpha}")

@@ -8,38 +8,48 @@ from torch import nn
 from leastwise.attacks import KL, PGD, Gaussian
 from leastwise.losses import ce, kl
 from leastwise.noise import Noise
-from leastwise.objectives.base import Craft, Epoch, Loss, crafting
+from leastwise.objectives.base import Terms
+from leastwise.objectives.standard import bonus
 from leastwise.types import Images, Labels, PerExample
+
+KL_PGD = PGD(goal=KL(), start=Gaussian(0.001))
 
 
 @dataclass(frozen=True)
 class TRADES:
-    """L = CE(f(x), y) + beta_y · KL(p(x) || p(x')) with x' climbing that KL from a Gaussian start.
+    """L = CE(f(x), y) + beta_y · KL(p(x) || p(x')) - entropy · H(p(x)), x' climbing that KL from a Gaussian start.
 
-    The clean branch is not detached, and beta is not in the crafting loss. The clean batch passes
-    once in train mode; the first released code passes it twice, which moves BatchNorm's running
-    statistics more but leaves the loss and its gradient as they are.
+    The clean branch is not detached, and beta is not in the crafting loss. ME-TRADES has a positive `entropy`. The
+    clean batch passes once in train mode; the first released code passes it twice (`clean_passes`), which moves
+    BatchNorm's running statistics more but leaves the loss and its gradient as they are.
     """
 
-    attack: PGD = PGD(goal=KL(), start=Gaussian(0.001))
+    attack: PGD = KL_PGD
     beta: float | tuple[float, ...] = 6.0
-    craft: Craft = "eval"
+    entropy: float = 0.0
+    clean_passes: int = 1
 
-    def init(self, k: int) -> None:
-        if isinstance(self.beta, tuple) and len(self.beta) != k:
-            raise ValueError(f"beta needs one number per class ({k}), but has {len(self.beta)}")
+    def __post_init__(self) -> None:
+        if self.clean_passes < 1:
+            raise ValueError(f"the clean batch has to pass at least once, but saw {self.clean_passes}")
 
-    def loss(self, model: nn.Module, x: Images, y: Labels, s: None, noise: Noise) -> Loss:
-        with crafting(model, self.craft):
-            x_adv = self.attack.perturb(model, x, y, noise)
-        clean, adversarial = model(x), model(x_adv)
-        per_example = ce(clean, y) + self.weight(y, clean.dtype) * kl(clean, adversarial)
-        return Loss(per_example, clean, adversarial)
+    def crafted(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Images:
+        return self.attack.perturb(model, x, y, noise)
 
-    def update(self, s: None, seen: Epoch) -> None:
-        return None
+    def loss(self, model: nn.Module, x: Images, y: Labels, crafted: Images) -> Terms:
+        for _ in range(self.clean_passes - 1):
+            with torch.no_grad():
+                model(x)
+        clean, adversarial = model(x), model(crafted)
+        label = ce(clean, y) - bonus(self.entropy, clean)
+        beta = of_class(self.beta, y, clean.shape[1], clean.dtype)
+        return Terms(label, clean, adversarial, kl(clean, adversarial), beta)
 
-    def weight(self, y: Labels, dtype: torch.dtype) -> PerExample:
-        """beta_y."""
-        beta = torch.tensor(self.beta, dtype=dtype, device=y.device)
-        return beta[y] if beta.ndim else beta.expand(len(y))
+
+def of_class(value: float | tuple[float, ...], y: Labels, k: int, dtype: torch.dtype) -> float | PerExample:
+    """The number itself, or the one of each example's class."""
+    if not isinstance(value, tuple):
+        return value
+    if len(value) != k:
+        raise ValueError(f"beta needs one number per class ({k}), but has {len(value)}")
+    return torch.tensor(value, dtype=dtype, device=y.device)[y]

@@ -21,7 +21,7 @@ from leastwise import train
 from leastwise.audit import AtMost, Planned, Ready
 from leastwise.engine import Event
 from leastwise.frame import Tally
-from leastwise.objectives import Epoch
+from leastwise.objectives import Epoch, Seen
 from leastwise.report.table import percent, say
 from leastwise.statistics import Round
 
@@ -72,10 +72,22 @@ def duration(seconds: float) -> str:
 
 
 def epoch_text(seen: Epoch, names: Sequence[str]) -> str:
-    """What an epoch saw on the training images."""
-    kinds = (("clean", seen.clean), ("robust", seen.robust))
-    counts = [f"{kind} {tally_text(tally, names)}" for kind, tally in kinds if int(tally.n.sum())]
-    return f"epoch {seen.number}, loss {seen.loss:.3f}, {', '.join(counts)}"
+    """What an epoch saw, in columns: on the training images as they were trained on, and on the validation images."""
+    last = len(str(seen.of))
+    parts = [f"epoch {seen.number:{last}}/{seen.of}", f"loss {seen.loss:6.3f}", side_text("train", seen.train, names)]
+    held = (("valid", seen.valid), ("averaged", seen.averaged), ("test", seen.test))
+    return " | ".join((*parts, *(side_text(name, part, names) for name, part in held if part is not None)))
+
+
+def side_text(label: str, seen: Seen, names: Sequence[str]) -> str:
+    """Average, worst class and its name, and the spread of the classes (best minus worst), in percent."""
+    attacked = seen.attacked
+    both = f"clean {percent(seen.clean.overall):>5} " if int(seen.clean.n.sum()) and int(seen.robust.n.sum()) else ""
+    kind = "robust" if int(seen.robust.n.sum()) else "clean"
+    present = [(a, name) for a, name in zip(attacked.accuracy.tolist(), names, strict=True) if a == a]
+    (lowest, worst), (highest, _) = min(present), max(present)
+    spread = percent(highest - lowest)
+    return f"{label} {both}{kind} {percent(attacked.overall):>5}, worst {worst} {percent(lowest)}, spread {spread}"
 
 
 def tally_text(tally: Tally, names: Sequence[str]) -> str:
