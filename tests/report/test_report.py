@@ -38,7 +38,7 @@ def with_correct(evidence: Evidence, condition: str, correct: "np.ndarray") -> E
 def test_summary_has_the_documented_keys_and_units(evidence: Evidence) -> None:
     made = report.summary(evidence)
     assert json.loads(json.dumps(made, allow_nan=False)) == made
-    assert made["schema"] == 1 and made["classes"] == ["ant", "bee", "cow", "dog", "elk"]
+    assert made["schema"] == 2 and made["classes"] == ["ant", "bee", "cow", "dog", "elk"]
     assert list(made["conditions"]) == ["clean", "pgd3"]
     frame = evidence.frame()
     for row, condition in enumerate(made["conditions"].values()):
