@@ -10,7 +10,7 @@ from leastwise.attacks import CE, PGD, Clean, Restarts, Square, Threat, named
 from leastwise.audit import Conditions, audit
 from leastwise.balls import Linf
 from leastwise.data import Dataset
-from leastwise.evidence import Evidence, Real, Record, Whole
+from leastwise.evidence import Evidence, Pairs, Real, Record, Whole
 from leastwise.evidence import Square as Matrix
 from leastwise.masking import masking, restarts_matter, signs
 from leastwise.models import build
@@ -33,7 +33,8 @@ def made_up(conditions: Conditions, right: dict[str, list[int]], by: int = 0) ->
         stands = place < np.array(right[name])[labels]
         predicted = np.where(stands, labels, (labels + 1) % 3).astype(np.int32)
         real, whole, square = np.zeros(len(labels), np.float32), np.zeros(len(labels), np.int32), np.zeros((3, 3))
-        kinds: dict[object, object] = {Whole: whole, Real: real, Matrix: square, int: 0}
+        pairs = np.zeros((0, 0), np.int64)
+        kinds: dict[object, object] = {Whole: whole, Real: real, Matrix: square, Pairs: pairs, int: 0}
         empty = Record(**{f.name: kinds[f.type] for f in fields(Record)})
         records[name] = replace(empty, predicted=predicted, by=np.full(len(labels), by, np.int32))
     recipe = f'{{"conditions":{canonical(conditions)}}}'

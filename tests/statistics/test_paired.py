@@ -113,12 +113,16 @@ def test_training_spread_is_told_from_test_noise() -> None:
     assert np.mean([f.test for f in found]) == pytest.approx(np.sqrt(2 * 0.25 / 4 / 400), rel=0.03)
 
 
-def test_one_model_a_side_is_the_paired_t_interval() -> None:
+def test_one_model_a_side_is_the_paired_t_interval_with_two_imaginary_images() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.random((2, 60)) < 0.5
     found = groups([a], [b])
-    low, high = stats.ttest_rel(b.astype(float), a.astype(float)).confidence_interval(0.95)
-    assert (found.low, found.high, found.freedom) == pytest.approx((low, high, 59))
+    # With one more image that only A, and one more that only B gets right; they do not move the difference itself.
+    x, y = np.append(a.astype(float), [1, 0]), np.append(b.astype(float), [0, 1])
+    error = (y - x).std(ddof=1) / np.sqrt(62)
+    half = stats.t.ppf(0.975, 59) * error
+    assert (found.low, found.high) == pytest.approx((found.difference - half, found.difference + half))
+    assert found.test == pytest.approx(error) and found.freedom == pytest.approx(59)
     assert np.isnan([found.training_a, found.training_b]).all()
 
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.stats import kendalltau, rankdata
 
 from leastwise.statistics.intervals import PerClass
 
@@ -25,6 +24,8 @@ def agreement(a: PerClass, b: PerClass) -> Agreement:
     if len(a) < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
         nan = float("nan")
         return Agreement(len(a), nan, nan, nan)
+    from scipy.stats import kendalltau, rankdata  # takes a second to import
+
     kendall, spearman = float(kendalltau(a, b).statistic), correlation(rankdata(a), rankdata(b))
     return Agreement(len(a), kendall, spearman, correlation(a, b))
 
