@@ -32,7 +32,7 @@ from tests.attacks.test_pgd import mixed as mixed80
 from tests.attacks.test_pgd import noise_for
 from tests.conftest import SHAPE, K
 
-pytestmark = pytest.mark.medium
+pytestmark = pytest.mark.slow
 
 BALLS = (Linf(0.02), L2(0.2), L1(0.7))
 GOALS: tuple[Goal, ...] = (CE(), DLR(), KL())

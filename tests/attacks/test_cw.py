@@ -18,7 +18,7 @@ from tests.attacks.test_pgd import mixed, noise_for
 from tests.conftest import random_linear
 from tests.oracles.test_linear_models import binary, grey
 
-pytestmark = pytest.mark.medium
+pytestmark = pytest.mark.slow
 
 EXACT = {"patience": 1.0, "bisections": 0}  # neither gives up nor polishes
 

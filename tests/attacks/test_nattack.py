@@ -21,7 +21,7 @@ from tests.attacks.test_pgd import mixed, noise_for
 from tests.attacks.test_square import Partly, linear
 from tests.conftest import SHAPE, K, random_linear
 
-pytestmark = pytest.mark.medium
+pytestmark = pytest.mark.slow
 
 SMALL = NAttack(Linf(0.08), population=12, steps=12)
 

@@ -19,7 +19,7 @@ from tests.attacks.test_pgd import check_contract, mixed, noise_for
 from tests.conftest import K
 from tests.oracles.test_linear_models import binary, grey
 
-pytestmark = pytest.mark.medium
+pytestmark = pytest.mark.slow
 
 SHORT_CW = (CWL2(L2(0.3), iterations=12, searches=4), CWInf(Linf(0.03), iterations=12, searches=2))
 ALL = SEARCHES + SHORT_CW

@@ -80,7 +80,7 @@ def test_examples_differ_only_by_their_ids() -> None:
     }
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_every_corruption_at_224_pixels(name: str) -> None:
     x = colour_images(2, 224)

@@ -26,7 +26,7 @@ from tests.oracles.networks import IMAGENET_MEAN, cifar_network
 
 CAT, DEER, DOG = 3, 4, 5
 
-pytestmark = pytest.mark.medium
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,7 @@ K = 7
 
 
 def shorter_first(names: Iterable[str]) -> list[ParameterSet]:
-    marked = [pytest.param(name, marks=[pytest.mark.medium] if name in LONGER else []) for name in names]
+    marked = [pytest.param(name, marks=[pytest.mark.slow] if name in LONGER else []) for name in names]
     return sorted(marked, key=lambda entry: len(entry.marks))
 
 

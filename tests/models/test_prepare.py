@@ -52,7 +52,7 @@ def unsettled(name: str, seed: int = 3) -> tuple[Classifier, Tensor]:
 
 
 def marked(name: str) -> object:
-    return name if name in QUICK else pytest.param(name, marks=pytest.mark.medium)
+    return name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize("name", [marked(name) for name in ARCHITECTURES])

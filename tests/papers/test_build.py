@@ -110,7 +110,7 @@ def run(exhibit_id: str) -> dict[str, tuple[Classifier, Evidence]]:
     return found
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_smoke_homing_from_eleven_trainings() -> None:
     found = run("tian2021/fig4b")
     without = {c: found[f"without {c}"][1] for c in range(10)}
@@ -120,7 +120,7 @@ def test_smoke_homing_from_eleven_trainings() -> None:
     assert len(attacks.homing_is_common_and_pairwise(full, without, "pgd2")) == 2
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_smoke_similarity_of_three_trainings() -> None:
     (exhibit,) = selected("tradeoff2022/fig2")
     for role, (model, evidence) in run(exhibit.id).items():
@@ -129,7 +129,7 @@ def test_smoke_similarity_of_three_trainings() -> None:
         assert evidence.k == 10
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_smoke_coloured_digits_and_shares_of_the_drop() -> None:
     found = run("tian2021/fig5")
     evidence = found["adversarial"][1]
@@ -142,7 +142,7 @@ def test_smoke_coloured_digits_and_shares_of_the_drop() -> None:
     assert len(spread.spread_widens((st, "clean"), (at, "pgd2"))) == 2
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_smoke_features_of_a_network_with_two() -> None:
     net = trained(selected("tradeoff2022/fig4")[0]("smoke")["ST"][0].model)  # type: ignore[union-attr, arg-type]
     points, labels = scatter(net, dataset(Images("fashion-mini", per_class=5)), own_plane())

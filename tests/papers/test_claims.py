@@ -98,7 +98,7 @@ def test_interval_of_a_change_is_that_of_a_paired_mean() -> None:
     assert (high - low) / 2 == pytest.approx(1.96 * error, rel=0.08)
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 @pytest.mark.parametrize("accuracy", [UNEVEN, EVEN], ids=["uneven", "even"])
 @pytest.mark.parametrize("statistic", [worst, deviation, gap])
 def test_intervals_of_changes_cover_where_nothing_changed(statistic: Statistic, accuracy: list[float]) -> None:

@@ -67,7 +67,7 @@ def test_rules_and_exhibits_name_the_same_claims() -> None:
     assert {rule.claim for rules in RULES.values() for rule in rules} == set(CLAIMS)
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_rule_finds_what_it_needs(paper: str) -> None:
     for one in judged(paper, results(paper, "full"), "full"):
@@ -75,7 +75,7 @@ def test_every_rule_finds_what_it_needs(paper: str) -> None:
         assert one.verdict in ("holds", "does not hold", "undecided")
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 @pytest.mark.parametrize("paper", PAPERS)
 def test_at_lite_scale_only_imagenet_is_missing(paper: str) -> None:
     for one in judged(paper, results(paper, "lite"), "lite"):

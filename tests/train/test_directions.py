@@ -72,7 +72,7 @@ def spread(accuracy: torch.Tensor) -> float:
     return float(accuracy.max() - accuracy.min())
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "policy",
     [FairWeighting(alpha=0.3), ImportantClass(3, 3.0), Balanced(), EffectiveNumber(0.99), CFOL(eta=1.0), WAT(eta=0.5)],
@@ -84,13 +84,13 @@ def test_weights_and_draws_for_weak_classes_lift_the_worst_and_narrow_the_spread
     assert fair.min() > plain[1].min() + 0.05 and spread(fair) < spread(plain[1]) - 0.05
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_faal_fine_tuning_lifts_the_worst_class(plain: tuple) -> None:
     _, fair = trained(replace(BASE, policies=(FAAL(radius=0.5),)))
     assert fair.min() > plain[1].min() + 0.05
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 @pytest.mark.parametrize("base", [Standard(), PGDAT(ATTACK)], ids=["standard", "pgd-at"])
 def test_maximum_entropy_raises_the_entropy(base: Standard | PGDAT) -> None:
     found = []
@@ -100,14 +100,14 @@ def test_maximum_entropy_raises_the_entropy(base: Standard | PGDAT) -> None:
     assert found[0] < found[1] < found[2] <= np.log(4)
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_cfas_radii_move_towards_easy_classes() -> None:
     seen, _ = trained(replace(BASE, policies=(CFA(),)))
     radius = seen.states[0]["radius"]
     assert radius[EASY].min() > 1 > radius[3] and radius[EASY].min() > radius[HARD].max()
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_dafa_moves_weight_from_easy_to_hard() -> None:
     training = replace(BASE, objective=TRADES(KL_ATTACK), policies=(DAFA(warmup=0.5),))
     seen, _ = trained(training)
@@ -116,7 +116,7 @@ def test_dafa_moves_weight_from_easy_to_hard() -> None:
     assert weight[3] > weight[2] and weight[HARD].sum() > weight[EASY].sum()
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_frls_multipliers_respond_to_the_classes_above_their_bound() -> None:
     training = replace(
         BASE, objective=TRADES(KL_ATTACK, beta=1.5), policies=(FRL(tau=0.05, rate=0.2, margin_rate=0.2),)
