@@ -13,7 +13,7 @@ TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
 # Benchmarks use networks that others trained, where a folder with them is at hand.
 bench: export LEASTWISE_TEST_DATA ?= $(shell .ci/test-data)
 
-.PHONY: help setup demo test test-slow check bench bench-prepare bench-train same-bits docs clean
+.PHONY: help setup demo test test-slow check bench bench-prepare bench-train same-bits screenshots docs clean
 
 help:
 	@echo "make setup   create .venv with what a user needs"
@@ -76,6 +76,9 @@ bench-train: $(STAMP)-bench
 REV ?= main
 same-bits: $(STAMP)-test
 	$(BIN)/python scripts/same_bits.py $(REV)
+
+screenshots: $(STAMP)-test
+	$(BIN)/python -m scripts.screenshots results/screenshots
 
 docs: $(STAMP)-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict

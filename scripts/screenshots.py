@@ -2,7 +2,7 @@
 
     python -m scripts.screenshots FOLDER
 
-Needs the extra `report`, playwright, and a Chromium on the path or in $CHROMIUM.
+Needs playwright (in the extra `test`) and a Chromium on the path or in $CHROMIUM.
 """
 
 import os

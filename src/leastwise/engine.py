@@ -1,7 +1,5 @@
 """Runs jobs: a recipe in, one finished file out. The only module that knows where and how work is executed."""
 
-import contextlib
-import ctypes
 import itertools
 import json
 import shutil
@@ -24,6 +22,7 @@ from leastwise import train as trains
 from leastwise.data import Dataset, load
 from leastwise.evidence import Record
 from leastwise.frame import Tally
+from leastwise.memory import give_back_memory, steady_memory
 from leastwise.models import (
     Classifier,
     build,
@@ -234,7 +233,7 @@ def race_task(
             for found in races.race(recipe, races.lanes(auditor, data), remembered(attack, done)):
                 rounds.append(found)
                 watch(found)
-        write_json(folder / RACE, race_facts(rounds, data, auditor, recipe))
+        write_json(folder / RACE, races.facts(rounds, data, auditor, recipe))
         shutil.rmtree(folder / SHARDS)
 
     facts = {"kind": "race", "key": key(recipe), "leastwise": __version__, "recipe": plain(recipe)}
@@ -258,35 +257,6 @@ def remembered(attack: races.Attacked, done: ledger.Ledger) -> races.Attacked:
         return found
 
     return run
-
-
-def race_facts(
-    rounds: Sequence[Round], data: Dataset, auditor: audits.Auditor, recipe: races.RaceRecipe
-) -> dict[str, Any]:
-    """What a race found, ready to read by any program."""
-    names, sizes = data.names, np.bincount(data.labels, minlength=data.k)
-    present = tuple(int(c) for c in np.flatnonzero(sizes))
-    contenders = rounds[-1].contenders if rounds else present
-    zeros = [0] * data.k
-    return {
-        "schema": 1,
-        "condition": auditor.recipe.conditions[0][0],
-        "classes": list(names),
-        "worst": names[contenders[0]] if len(contenders) == 1 else None,
-        "contenders": [names[c] for c in contenders],
-        "confidence": recipe.confidence,
-        "rounds": len(rounds),
-        "attacked": rounds[-1].spent if rounds else 0,
-        "images": int(sizes.sum()),
-        "n": rounds[-1].n.tolist() if rounds else zeros,
-        "correct": rounds[-1].correct.tolist() if rounds else zeros,
-        "eliminated": [
-            {"class": names[c], "better_than": names[by], "round": number, "attacked": found.spent}
-            for number, found in enumerate(rounds, 1)
-            for c, by in found.dropped
-        ],
-        "warnings": list(auditor.warnings),
-    }
 
 
 def attack_shards(
@@ -327,27 +297,6 @@ def attack_shards(
         if i + 1 >= fit:
             return i + 1
     return len(shards)
-
-
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
-
-
-def steady_memory() -> None:
-    """Keep blocks of 4 MB and more out of the heap, where gaps between small blocks add up: 150 MB over 50 shards.
-
-    glibc does so by itself until the first of them is freed, and then raises the limit to 32 MB. With huge pages (see
-    the command line) and a heap that is not cut back at every turn this costs no time.
-    """
-    with contextlib.suppress(OSError, AttributeError):  # other systems have no such call
-        libc = ctypes.CDLL(None)
-        libc.mallopt(M_MMAP_THRESHOLD, 4 << 20)
-        libc.mallopt(M_TRIM_THRESHOLD, 512 << 20)
-
-
-def give_back_memory() -> None:
-    """Let the allocator return what is free."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def keep_images(folder: Path, shard: int, condition: int, batch: int, ids: Labels, x_adv: Images) -> None:

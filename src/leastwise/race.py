@@ -1,7 +1,8 @@
 """Which class is the worst? Attacks are spent only on the classes that may still be it."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -65,3 +66,30 @@ def race(recipe: RaceRecipe, places: list["np.ndarray"], attack: Attacked) -> It
         return attack(rows)
 
     yield from statistics.race(draw, [len(some) for some in places], recipe.batch, recipe.confidence)
+
+
+def facts(rounds: Sequence[Round], data: Dataset, auditor: Auditor, recipe: RaceRecipe) -> dict[str, Any]:
+    """What a race found, ready to read by any program."""
+    names, sizes = data.names, np.bincount(data.labels, minlength=data.k)
+    present = tuple(int(c) for c in np.flatnonzero(sizes))
+    contenders = rounds[-1].contenders if rounds else present
+    zeros = [0] * data.k
+    return {
+        "schema": 1,
+        "condition": auditor.recipe.conditions[0][0],
+        "classes": list(names),
+        "worst": names[contenders[0]] if len(contenders) == 1 else None,
+        "contenders": [names[c] for c in contenders],
+        "confidence": recipe.confidence,
+        "rounds": len(rounds),
+        "attacked": rounds[-1].spent if rounds else 0,
+        "images": int(sizes.sum()),
+        "n": rounds[-1].n.tolist() if rounds else zeros,
+        "correct": rounds[-1].correct.tolist() if rounds else zeros,
+        "eliminated": [
+            {"class": names[c], "better_than": names[by], "round": number, "attacked": found.spent}
+            for number, found in enumerate(rounds, 1)
+            for c, by in found.dropped
+        ],
+        "warnings": list(auditor.warnings),
+    }

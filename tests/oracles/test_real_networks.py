@@ -139,3 +139,14 @@ def test_pgd_is_as_strong_as_foolboxs(trained: Classifier, norm: str) -> None:
     assert 0.15 < float(robust) < 0.85
     assert float(robust) == pytest.approx(1 - float(fooled.float().mean()), abs=0.01)
     assert float((mine.fooled == fooled).float().mean()) > 0.97
+
+
+@pytest.mark.slow
+def test_pgd20_on_a_certified_cifar_network(test_data: Path, cifar10: Dataset) -> None:
+    """All 10,000 test images: overall within 0.3 points and every class within 1.0 of what was measured elsewhere."""
+    attack = PGD(Linf(2 / 255), step=0.5 / 255, steps=20, keep="last")
+    frame = audit(cifar_network(test_data, "cifar_resnet2b"), cifar10, (("pgd20", attack),)).frame()
+    known = [66.3, 76.7, 36.7, 23.4, 36.5, 50.6, 73.2, 64.6, 73.7, 65.0]
+    assert 100 * float(frame.overall) == pytest.approx(56.7, abs=0.3)
+    assert (100 * frame.accuracy[0]).tolist() == pytest.approx(known, abs=1.0)
+    assert cifar10.names[int(frame.worst)] == "cat"

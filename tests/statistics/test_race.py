@@ -20,7 +20,7 @@ def finish(outcomes: Sequence["np.ndarray"], batch: int = 25) -> Round:
 
 
 def test_it_names_cat_with_a_third_of_the_attacks() -> None:
-    """What survived PGD-20 of a real network, all 10,000 test images, in 200 random orders: about 1,440 attacks.
+    """What survived PGD-20 of a real network, all 10,000 test images, in 200 random orders: 1,440 attacks on average.
 
     Made by the command in docs/results/audit.md.
     """

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from leastwise.data.classes import CIFAR10
 from leastwise.papers.declare import LAST_STEP, Exhibit, Paper
 from leastwise.papers.recipes import Images, Measured, Settings, Threat, Trained
 
@@ -76,7 +77,7 @@ def with_beta_of_dog(beta: float) -> Trained:
     """Equation 5: six for every class but dog."""
     if beta == ONE_BETA:
         return DEFENCES["TRADES"]
-    return wide("trades", (("beta", tuple(beta if c == DOG else ONE_BETA for c in range(10))),))
+    return wide("trades", (("beta", tuple(beta if c == DOG else ONE_BETA for c in range(len(CIFAR10)))),))
 
 
 def shown_classes(k: int, count: int = 12, seed: int = 0) -> tuple[int, ...]:
@@ -199,7 +200,8 @@ EXHIBITS = (
         "tian2021/fig4b",
         "Who comes home when the confound class is removed from training",
         "10×10 counts",
-        {"full": FULL} | {f"without {c}": tested(network("cifar10", "pgd-at", ("removed", c))) for c in range(10)},
+        {"full": FULL}
+        | {f"without {c}": tested(network("cifar10", "pgd-at", ("removed", c))) for c in range(len(CIFAR10))},
         (BATCH, "outputs of a retrained network are not said: one less, numbered anew"),
         ("C11",),
     ),

@@ -1,5 +1,6 @@
 """Understanding the robustness-accuracy tradeoff by rethinking robust fairness (submitted to ICLR 2022, anonymous)."""
 
+from leastwise.data.classes import CIFAR10
 from leastwise.papers.declare import LAST_STEP, Exhibit, Paper
 from leastwise.papers.recipes import Images, Measured, Settings, Threat, Trained
 
@@ -69,7 +70,7 @@ ST, PGD_AT = network(), network("pgd-at")
 ST_LS, PGD_AT_LS = network(settings=SMOOTH), network("pgd-at", SMOOTH)
 TRADES_LS = network("trades", (("beta", 6.0), *SMOOTH))
 ME_AT = {entropy: network("me-at", (("entropy", entropy),)) for entropy in (0.5, 1.0)}
-OTHERS = tuple(c for c in range(10) if c not in (CAR, CAT))
+OTHERS = tuple(c for c in range(len(CIFAR10)) if c not in (CAR, CAT))
 
 EXHIBITS = (
     Exhibit(
@@ -108,7 +109,7 @@ EXHIBITS = (
         "tradeoff2022/fig4",
         "Similarity of each class where it alone is attacked, against standard training",
         "two lines over the classes",
-        {f"single {c}": measured(single(c), features=True) for c in range(10)}
+        {f"single {c}": measured(single(c), features=True) for c in range(len(CIFAR10))}
         | {"ST": measured(network(arch="resnet18+2d"), features=True)},
         (BN, TWO_D),
         ("C18",),
@@ -119,7 +120,7 @@ EXHIBITS = (
         "two panels: natural and PGD-10 error, classes sorted by their similarity to cat in standard training",
         {
             f"{name}, cat and {c}": measured(net, *FIGURE)
-            for c in range(10)
+            for c in range(len(CIFAR10))
             if c != CAT
             for name, net in (
                 ("PGD-AT", network("pgd-at", change=("binary", CAT, c))),

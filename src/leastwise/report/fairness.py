@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from leastwise.evidence import Evidence
+from leastwise.geometry import confusion
 from leastwise.report.findings import Finding, finding
 from leastwise.statistics import (
     Value,
@@ -102,13 +103,6 @@ def value(found: Value, evidence: Evidence) -> dict[str, Any]:
     return (
         {"source": evidence.names[found.source]} | target | {"cost": found.value, "low": found.low, "high": found.high}
     )
-
-
-def confusion(evidence: Evidence, condition: str) -> "np.ndarray":
-    """Counts of images by true (row) and predicted class."""
-    k = evidence.k
-    where = evidence.labels.astype(np.int64) * k + evidence.conditions[condition].predicted
-    return np.bincount(where, minlength=k * k).reshape(k, k)
 
 
 def off_diagonal_norm(counts: "np.ndarray") -> float:

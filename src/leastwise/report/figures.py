@@ -8,11 +8,11 @@ from jaxtyping import Float
 
 from leastwise.data import Groups
 from leastwise.evidence import Evidence
+from leastwise.geometry import confusion
 from leastwise.report import charts
 from leastwise.report.changes import Change
 from leastwise.report.charts import Bar, Difference, Line, Spec
 from leastwise.report.curves import Curve, clean
-from leastwise.report.fairness import confusion
 from leastwise.report.heat import heat
 from leastwise.statistics import wilson
 
