@@ -12,6 +12,7 @@ from leastwise.models import ARCHITECTURES, Classifier, build
 from leastwise.models.fold import ScaleShift, fold, fold_by_order, fold_graph
 from leastwise.models.prepare import (
     FORMS,
+    LOGITS,
     ORIGINAL,
     Difference,
     Form,
@@ -51,13 +52,22 @@ def unsettled(name: str, seed: int = 3) -> tuple[Classifier, Tensor]:
     return model.eval(), torch.rand(2, channels, side, side, generator=g)
 
 
+def in_double(model: Classifier, x: Tensor) -> tuple[Classifier, Tensor]:
+    """In float64, where two forms of one function agree on every processor."""
+    return model.double(), x.double()
+
+
 def marked(name: str) -> object:
     return name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize("name", [marked(name) for name in ARCHITECTURES])
 def test_every_architecture_folds_to_the_same_function(name: str) -> None:
-    """Logits and input gradients to a relative 1e-9 in float64; in float32, what `prepare` itself demands."""
+    """Logits and input gradients to a relative 1e-9 in float64; in float32 the logits, as far as `prepare` demands.
+
+    Which side of 0 a ReLU's input falls in float32 depends on the processor, and one of them turned over moves the
+    gradient of two images by a per cent, so gradients are compared where they are exact.
+    """
     model, x = unsettled(name)
     norms = sum(isinstance(m, nn.BatchNorm2d) for m in model.modules())
     double = copy.deepcopy(model).double()
@@ -71,7 +81,7 @@ def test_every_architecture_folds_to_the_same_function(name: str) -> None:
         assert seen.logits < 1e-9 and seen.gradient < 1e-9, seen
     for form in (FOLDED, Form(folded=True, channels_last=True)):
         seen = difference(model, in_form(model, form, x).model, x)
-        assert seen.acceptable, seen
+        assert seen.logits <= LOGITS, seen
 
 
 @pytest.mark.parametrize("name", ["small", "resnet20"])
@@ -160,12 +170,12 @@ def test_the_given_network_is_not_changed() -> None:
 @pytest.mark.parametrize("form", list(FORMS.values()), ids=list(FORMS))
 @pytest.mark.parametrize("name", ["small", "resnet20", "convnet"])
 def test_a_prepared_network_follows_training_without_being_rebuilt(name: str, form: Form) -> None:
-    model, x = unsettled(name)
+    model, x = in_double(*unsettled(name))
     made = in_form(model, form, x)
     held = {key: value.data_ptr() for key, value in made.copy.net.state_dict().items()}
     optimiser = torch.optim.SGD(model.parameters(), lr=0.01)
     model.train()
-    model(torch.rand(8, 3, 32, 32)).square().sum().backward()
+    model(torch.rand(8, 3, 32, 32).double()).square().sum().backward()
     optimiser.step()
     model.eval()
     assert not difference(model, made.model, x).acceptable  # the weights moved
@@ -199,7 +209,7 @@ class HandMade(nn.Module):
 
 @pytest.mark.parametrize("form", [FOLDED, Form(channels_last=True)])
 def test_buffers_that_are_not_saved_are_followed(form: Form) -> None:
-    model, x = Classifier(HandMade().eval(), K), torch.rand(4, *SHAPE)
+    model, x = in_double(Classifier(HandMade().eval(), K), torch.rand(4, *SHAPE))
     made = in_form(model, form, x)
     assert difference(model, made.model, x).acceptable
     model.net.centre.add_(1.0)  # type: ignore[operator,union-attr]
@@ -211,7 +221,7 @@ def test_buffers_that_are_not_saved_are_followed(form: Form) -> None:
 
 def test_unusual_layers_are_left_alone_and_the_others_folded() -> None:
     """A parametrised convolution computes its weight anew; a linear layer on sequences has other channels."""
-    model, x = unsettled("resnet20")
+    model, x = in_double(*unsettled("resnet20"))
     torch.nn.utils.parametrizations.spectral_norm(model.net.get_submodule("layer1.0.conv1"))
     model.eval()
     made = in_form(model, FOLDED, x)
