@@ -2,7 +2,10 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
 
 from leastwise.evidence import Evidence
 from leastwise.frame import Tally
@@ -14,12 +17,24 @@ from leastwise.papers.recipes import Absent, Measured, Recipe
 from leastwise.papers.scales import scale
 
 
+class Picture(NamedTuple):
+    """One test image by condition (or step of an attack): its pixels [c h w] in [0, 1] and the logits [k]."""
+
+    id: int
+    pixels: Mapping[str, Float[np.ndarray, "c h w"]]
+    logits: Mapping[str, Float[np.ndarray, " k"]]
+
+
 class Found(NamedTuple):
     """What a recipe gave."""
 
     evidence: Evidence | None = None  # of an audit; of one after every epoch, the last
     moments: Moments | None = None  # of features, where they were kept
     epochs: tuple[Tally, ...] = ()  # of a training: clean accuracy on its own images
+    dynamics: tuple[Mapping[str, Any], ...] = ()  # of a training: what it recorded of each epoch, as on disk
+    each: tuple[Mapping[str, Tally], ...] = ()  # of an audit after every epoch: its conditions
+    plane: Float[np.ndarray, "n 2"] | None = None  # of an audit: features in two dimensions, in the evidence's order
+    pictures: tuple[Picture, ...] = ()  # of an audit: the single images that an exhibit shows
 
 
 Results = Mapping[Recipe, Found]  # what is there: a recipe that failed or was not run is missing
