@@ -223,6 +223,7 @@ def race_task(
     about: Mapping[str, Any] | None = None,
 ) -> Task:
     """A race under the auditor's one condition; finished rounds are not attacked again."""
+    races.check(data)
 
     def work(watch: Watch) -> None:
         rounds = []
@@ -293,7 +294,7 @@ def attack_shards(
         each, left = took / (i + 1), np.inf if budget is None else budget - (time.monotonic() - begun)
         fit = i + 1 + int(min(len(shards) - i - 1, max(0.0, left / max(each, 1e-9))))
         if i == 0:
-            watch(audits.Planned(len(shards), fit, each * len(shards)))
+            watch(audits.Planned(len(shards), fit, each * len(shards), over=left < 0))
         if i + 1 >= fit:
             return i + 1
     return len(shards)
