@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from leastwise.evidence import Evidence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from leastwise.report.figures import Figure
 
 CLEAN = "clean"
+FEW_MODELS = 3  # of which all pairs are compared
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +41,7 @@ class Audited:
 
 
 def page(models: Sequence[Audited], title: str = "Class-wise robustness audit") -> str:
-    """The page of one model, or of several side by side; the first one is what the others are compared with."""
+    """The page of one model, or of several side by side; of more than three the first is compared with the others."""
     if not models:
         raise ValueError("a page needs at least one audit, but saw none: give the folder of a result")
     if len({model.name for model in models}) != len(models):
@@ -208,12 +210,12 @@ def provenance(model: Audited) -> list[tuple[str, str]]:
 
 
 def compared_models(models: Sequence[Audited], specs: list[Any]) -> list[dict[str, Any]]:
-    """Every further model against the first, where both saw the same images."""
+    """Every pair of a few models, of many the first with each other, where both saw the same images."""
     from leastwise.report import figures
 
-    first = models[0]
     made: list[dict[str, Any]] = []
-    for other in models[1:]:
+    pairs = combinations(models, 2) if len(models) <= FEW_MODELS else ((models[0], other) for other in models[1:])
+    for first, other in pairs:
         if not same_images(first.evidence, other.evidence):
             continue
         apart = different_attacks(first.evidence, other.evidence)
