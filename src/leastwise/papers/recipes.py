@@ -82,7 +82,7 @@ class Measured:
     model: Trained | Released
     data: Images
     conditions: tuple[str, ...] = ("clean",)
-    threat: Threat | None = None
+    threat: Threat | None = None  # the radius and the step; the conditions' names have the steps
     surrogate: Trained | None = None  # where the condition `transfer` crafts
     split: str = "test"
     keep: str = "last"  # what counts is the last step of an attack, as in the code that the papers build on
