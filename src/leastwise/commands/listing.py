@@ -13,16 +13,17 @@ from leastwise.commands.shared import Screen
 if TYPE_CHECKING:
     from leastwise.models.architectures import Architecture
     from leastwise.objectives import Method
+    from leastwise.papers import Exhibit
 
-Kind = Literal["all", "attacks", "augmentations", "corruptions", "data", "methods", "models"]
+Kind = Literal["all", "attacks", "augmentations", "corruptions", "data", "methods", "models", "papers"]
 
 
 @dataclass(frozen=True)
 class List:
-    """Show what has a name: attacks, augmentations, corruptions, data sets, training methods, models."""
+    """Show what has a name: attacks, augmentations, corruptions, data sets, training methods, models, papers."""
 
     kind: Annotated[tyro.conf.Positional[Kind], tyro.conf.arg(metavar="KIND")] = "all"
-    """attacks, augmentations, corruptions, data, methods, models, or all"""
+    """attacks, augmentations, corruptions, data, methods, models, papers, or all"""
 
     def run(self) -> None:
         from leastwise.attacks import TABLE
@@ -33,6 +34,7 @@ class List:
         from leastwise.models.architectures import PARTS
         from leastwise.objectives import AVERAGINGS, METHODS, POLICIES, SCHEDULES
         from leastwise.objectives.methods import defaults
+        from leastwise.papers import PAPERS, SCALES
 
         tables: dict[str, tuple[tuple[str, ...], list[tuple[str, ...]]]] = {
             "attacks": (
@@ -69,6 +71,10 @@ class List:
                     *((f"…+{name}", "", "", f"any of them with {part.about}") for name, part in PARTS.items()),
                 ],
             ),
+            "papers": (
+                ("exhibit", "what it shows", *(f"trainings, passes: {name}" for name in SCALES)),
+                [(one.id, one.title, *in_short(one)) for paper in PAPERS.values() for one in paper.exhibits],
+            ),
         }
         console = Screen()
         for kind, (columns, rows) in tables.items():
@@ -77,6 +83,14 @@ class List:
                 for row in rows:
                     table.add_row(*map(Text, row))
                 console.print(table)
+
+
+def in_short(exhibit: "Exhibit") -> list[str]:
+    """The cost of an exhibit by itself at each scale."""
+    from leastwise.papers import costs
+    from leastwise.papers.outline import short
+
+    return [f"{cost.trainings}, {short(cost.passes)}" for cost in costs(exhibit).values()]
 
 
 def own_defaults(method: "Method") -> str:

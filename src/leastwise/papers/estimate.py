@@ -14,7 +14,7 @@ from leastwise.papers.recipes import Images, Measured, Recipe, Trained
 from leastwise.papers.run import followers
 
 OVERHEAD = 0.4  # seconds of a task besides its passes: reading, checks, files (measured at smoke scale)
-FIRST, MORE = 2, 64  # images of the trial batches; the larger one only where that is quick
+FIRST, MORE = 2, 64  # images of the trial batches; at most the batches of a training, and only where that is quick
 QUICK = 0.1  # seconds
 
 
@@ -23,17 +23,15 @@ class Speed:
     """The seconds of a pass of one image, by network and data: timed once each, when first asked for."""
 
     device: str = "cpu"
-    known: dict[tuple[str, str, tuple[str | int, ...]], float] = field(default_factory=dict)
-
-    def of(self, arch: str, data: Images) -> float:
-        at = (arch, data.name, data.change)
-        if at not in self.known:
-            self.known[at] = timed(arch, shape_of(arch, data), SOURCES[data.name].facts.k, self.device)
-        return self.known[at]
+    known: dict[tuple[str, tuple[int, int, int], int, int], float] = field(default_factory=dict)
 
     def seconds(self, recipe: Recipe) -> float:
         model = recipe if isinstance(recipe, Trained) else recipe.model
-        return OVERHEAD + passes(recipe) * self.of(model.arch, recipe.data)
+        batch = min(MORE, recipe.batch_size) if isinstance(recipe, Trained) else MORE
+        at = (model.arch, shape_of(model.arch, recipe.data), SOURCES[recipe.data.name].facts.k, batch)
+        if at not in self.known:
+            self.known[at] = timed(*at, self.device)
+        return OVERHEAD + passes(recipe) * self.known[at]
 
 
 def passes(recipe: Recipe) -> int:
@@ -52,7 +50,7 @@ def shape_of(arch: str, data: Images) -> tuple[int, int, int]:
     return (3, *shape[1:]) if data.change[:1] == ("coloured",) else shape
 
 
-def timed(arch: str, shape: tuple[int, int, int], k: int, device: str) -> float:
+def timed(arch: str, shape: tuple[int, int, int], k: int, batch: int, device: str) -> float:
     """A forward and a backward pass of a batch, after one to warm up; as a forward pass of one image."""
     model = build(arch, shape, k).to(device)
 
@@ -66,7 +64,7 @@ def timed(arch: str, shape: tuple[int, int, int], k: int, device: str) -> float:
 
     step(FIRST)
     slow = step(FIRST)
-    return slow if slow * FIRST * STEP > QUICK else min(step(MORE) for _ in range(2))
+    return slow if slow * FIRST * STEP > QUICK else min(step(batch) for _ in range(3))
 
 
 def total(recipes: Iterable[Recipe], speed: Speed) -> float:

@@ -1,9 +1,10 @@
 """Exhibits from beginning to end: what is to be done, in order; doing it; and what came of it."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Protocol
 
 from leastwise.papers import PAPERS
 from leastwise.papers.declare import Exhibit, Paper
@@ -37,35 +38,39 @@ def to_do(recipes: Iterable[Recipe], store: Store) -> tuple[Recipe, ...]:
     return tuple(found)
 
 
-class Event(NamedTuple):
-    """Before (seconds is None) or after a task."""
+class Show(Protocol):
+    """Whoever tells the user how it goes."""
 
-    recipe: Recipe
-    number: int
-    of: int
-    seconds: float | None = None
-    failed: str = ""
+    def during(self, recipe: Recipe, names: Sequence[str]) -> AbstractContextManager[Watch]:
+        """Before a task, with the names of its classes; a listener for what happens in it."""
+        ...
 
-
-Heard = Callable[[Event], Watch]  # a listener for what happens within the task
+    def after(self, recipe: Recipe, seconds: float, failed: str) -> None: ...
 
 
-def execute(
-    work: Iterable[Recipe], runner: Runner, heard: Heard = lambda event: lambda inner: None
-) -> dict[Recipe, str]:
+class Silent:
+    def during(self, recipe: Recipe, names: Sequence[str]) -> AbstractContextManager[Watch]:
+        return nullcontext(lambda event: None)
+
+    def after(self, recipe: Recipe, seconds: float, failed: str) -> None:
+        pass
+
+
+def execute(work: Iterable[Recipe], runner: Runner, show: Show = Silent()) -> dict[Recipe, str]:
     """Do everything; what fails is left out, with all that needs it, and the rest goes on. Why each of them failed."""
-    work, failed = tuple(work), dict[Recipe, str]()
-    for number, recipe in enumerate(work, 1):
+    failed: dict[Recipe, str] = {}
+    for recipe in work:
         begun = time.monotonic()
-        watch = heard(Event(recipe, number, len(work)))
         broken = [one for one in needs(recipe) if one in failed]
         try:
             if broken:
                 raise ValueError(f"a network that it needs failed ({failed[broken[0]]})")
-            runner.run(recipe, watch)
+            task = runner.task(recipe)
+            with show.during(recipe, task.names) as watch:
+                runner.run(recipe, task, watch)
         except Exception as error:  # whatever it is: one broken training must not cost the others
             failed[recipe] = said(error)
-        heard(Event(recipe, number, len(work), time.monotonic() - begun, failed.get(recipe, "")))
+        show.after(recipe, time.monotonic() - begun, failed.get(recipe, ""))
     return failed
 
 

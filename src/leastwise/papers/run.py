@@ -42,9 +42,12 @@ class Runner:
     device: str = "cpu"
     threads: int = 0
 
-    def run(self, recipe: Recipe, watch: Watch = lambda event: None) -> None:
-        """Do the work of one recipe; what it needs must be finished. What an earlier run left goes on."""
-        task = self.course(recipe) if isinstance(recipe, Trained) else self.audit(recipe)
+    def task(self, recipe: Recipe) -> engine.Task:
+        """The work of one recipe, checked as far as it can be; what it needs must be finished."""
+        return self.course(recipe) if isinstance(recipe, Trained) else self.audit(recipe)
+
+    def run(self, recipe: Recipe, task: engine.Task, watch: Watch = lambda event: None) -> None:
+        """Do it; what an earlier run left goes on."""
         # An unfinished result of another version, or of a network that was trained anew, makes room.
         task.run(watch, fresh=engine.claimed(task.folder) not in (None, task.claim))
         if isinstance(recipe, Measured):
@@ -111,7 +114,9 @@ class Runner:
         if isinstance(model, Trained):
             return load_checkpoint(place)
         assert data is not None, "weights of others do not say what they are for"
-        mean, std = ((), ()) if not model.weights.startswith("standard/") else HALF if model.arch in WITH_HALF else IMAGENET
+        standard = HALF if model.arch in WITH_HALF else IMAGENET
+        # Robust networks were saved together with their normalisation.
+        mean, std = standard if model.weights.startswith("standard/") else ((), ())
         return load_checkpoint(place, model.arch, data.shape, data.k, mean, std)
 
     def place(self, model: Trained | Released) -> Path:

@@ -167,4 +167,4 @@ def read_pictures(folder: Path, conditions: tuple[str, ...]) -> tuple[Picture, .
     def held(place: int, number: int, kind: str) -> dict[str, Any]:
         return {name: arrays[f"{place}/{number}/{kind}/{name}"] for name in conditions}
 
-    return tuple(Picture(number, held(place, number, "pixels"), held(place, number, "logits")) for place, number in places)
+    return tuple(Picture(at[1], held(*at, "pixels"), held(*at, "logits")) for at in places)
