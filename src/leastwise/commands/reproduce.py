@@ -31,7 +31,7 @@ class Reproduce:
     """
 
     exhibits: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="PAPER[/EXHIBIT]")]
-    """benz2021, tian2021, ahn, tradeoff2022, or an exhibit such as tian2021/table3; `leastwise list papers` shows all"""
+    """benz2021, tian2021, ahn, tradeoff2022, or an exhibit such as ahn/table1; `leastwise list papers` shows all"""
     scale: Scale = "lite"
     """smoke: seconds, shows that everything runs; lite: real data on two cores; full: the paper's setting, for GPUs"""
     out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
@@ -121,7 +121,7 @@ def show_work(
     report.say(
         console, f"takes      about {duration(seconds)}, by a few steps of each network timed just now; attacks may"
     )
-    report.say(console, "           end much earlier than they are counted here")
+    report.say(console, "           may end much earlier than they are counted here")
     for sentence in missing(work, runner):
         report.say(console, f"warning    {sentence}", style="yellow")
 

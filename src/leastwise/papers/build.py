@@ -6,7 +6,7 @@ from leastwise.audit import Conditions
 from leastwise.balls import L2, Ball, Linf
 from leastwise.data import Dataset, Groups, load
 from leastwise.models import Classifier
-from leastwise.papers.recipes import Images, Measured
+from leastwise.papers.recipes import Images, Measured, made, made_steps
 from leastwise.papers.recipes import Threat as Radius
 from leastwise.surgery import binary, coloured, matched, removed, replace_background, targeted_set
 
@@ -14,11 +14,11 @@ BALLS: dict[str, type[Linf] | type[L2]] = {"linf": Linf, "l2": L2}
 # Superclasses where the data set has none of its own, so that a small scale goes through the same steps.
 GROUPS: dict[str, Groups] = {"fashion-mini": (("shoes and bags", (5, 7, 8, 9)), ("clothes", (0, 1, 2, 3, 4, 6)))}
 NO_ATTACK = Radius(0.0, 0.0)
-MADE = ("matched", "targeted_set")  # changes that are made with a network
-MATCHED_STEPS, TARGETED_STEPS = 1000, 100  # of Ilyas et al.
 
 
-def dataset(images: Images, split: str = "test", made_with: Classifier | None = None, seed: int = 0) -> Dataset:
+def dataset(
+    images: Images, split: str = "test", made_with: Classifier | None = None, seed: int = 0, device: str = "cpu"
+) -> Dataset:
     """The images of a recipe; `made_with` is the network that some of them are made with."""
     if images.steps is not None and not made(images):
         raise ValueError(f"only images that are made with a network take steps, but saw {images}")
@@ -44,15 +44,10 @@ def dataset(images: Images, split: str = "test", made_with: Classifier | None = 
         raise ValueError(f"images changed by {images.change} are made with a network: give the one to use")
     match images.change:
         case ("matched",):
-            return matched(data, made_with, seed, images.steps or MATCHED_STEPS)
+            return matched(data, made_with, seed, made_steps(images), device=device)
         case ("targeted_set", "random"):
-            return targeted_set(data, made_with, seed, steps=images.steps or TARGETED_STEPS)
+            return targeted_set(data, made_with, seed, steps=made_steps(images), device=device)
     raise ValueError(f"there is no change {images.change} of images: see `leastwise.surgery`")
-
-
-def made(images: Images) -> bool:
-    """Whether a network is needed to make them."""
-    return images.change[:1] in {(name,) for name in MADE}
 
 
 def ball_of(radius: Radius) -> Linf | L2:

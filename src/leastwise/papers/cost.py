@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from leastwise.data import SOURCES
 from leastwise.papers.declare import Exhibit
-from leastwise.papers.recipes import Absent, Images, Measured, Recipe, Released, Trained, trainings
+from leastwise.papers.recipes import Absent, Images, Measured, Recipe, Released, Trained, made_steps, trainings
 from leastwise.papers.scales import SCALES
 
 STEP = 3  # a forward and a backward pass
@@ -55,7 +55,8 @@ def training_passes(t: Trained) -> int:
     versions = 2 if t.method in ("trades", "me-trades", "mart") else 1
     by = t.keep.partition(":")[2]
     chosen = count(t.data, "test") * (1 + condition_passes(by)) if by else 0
-    return t.epochs * (count(t.data, "train") * (attack + STEP * versions) + chosen)
+    each = t.epochs * (attack + STEP * versions) + STEP * made_steps(t.data)
+    return count(t.data, "train") * each + t.epochs * chosen
 
 
 def audit_passes(m: Measured) -> int:

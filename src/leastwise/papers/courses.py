@@ -20,8 +20,8 @@ from leastwise.objectives import (
     policy,
     schedule,
 )
-from leastwise.papers.build import NO_ATTACK, ball_of, made
-from leastwise.papers.recipes import Setting, Trained
+from leastwise.papers.build import NO_ATTACK, ball_of
+from leastwise.papers.recipes import Setting, Trained, made
 from leastwise.train import SGD, Adam, Training, Validation, optimiser
 
 

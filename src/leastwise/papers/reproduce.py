@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from leastwise.papers import PAPERS
 from leastwise.papers.declare import Exhibit, Paper
@@ -38,6 +38,7 @@ def to_do(recipes: Iterable[Recipe], store: Store) -> tuple[Recipe, ...]:
     return tuple(found)
 
 
+@runtime_checkable
 class Show(Protocol):
     """Whoever tells the user how it goes."""
 

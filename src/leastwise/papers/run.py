@@ -1,5 +1,6 @@
 """Does what recipes ask for: trainings and audits as tasks of the engine, in folders that the exhibits share."""
 
+import io
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -19,14 +20,16 @@ from leastwise.models import Classifier, build, inference, load_checkpoint
 from leastwise.models.architectures import architecture
 from leastwise.models.prepare import ORIGINAL
 from leastwise.papers import PAPERS, planned
-from leastwise.papers.build import conditions, dataset, made
+from leastwise.papers.build import conditions, dataset
 from leastwise.papers.courses import starts_from_source, training
-from leastwise.papers.recipes import Images, Measured, Recipe, Released, Trained
-from leastwise.papers.stored import KEPT, OWN, Store, write_features, write_pictures
+from leastwise.papers.recipes import Images, Measured, Recipe, Released, Trained, made
+from leastwise.papers.stored import OWN, Store, digest, files, write_features, write_pictures
 from leastwise.papers.verdicts.view import Picture
 from leastwise.recipe import key
+from leastwise.store import write_atomic
 from leastwise.train import FOLDED, WEIGHTS, Look
 
+MADE = "made-"  # begins the name of a file of images, until its training is finished
 NETWORKS = "networks"  # the folder under the results for weights that others give away
 ENDINGS = (".safetensors", ".pt", ".pth", ".tar")
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -53,11 +56,13 @@ class Runner:
         if isinstance(recipe, Measured):
             self.keep(recipe, task.folder)
             evidences.pack(task.folder)
+        for file in task.folder.glob(f"{MADE}*"):
+            file.unlink()
 
     def course(self, t: Trained) -> engine.Task:
         recipe = training(t)
         begins = starts_from_source(t)
-        data = dataset(t.data, "train", self.network(t.source) if t.source and made(t.data) else None, t.seed)
+        data = self.made(t) if t.source and made(t.data) else dataset(t.data, "train")
         given = engine.Given(
             data,
             dataset(t.data, "test") if recipe.validation.on_test else None,
@@ -70,6 +75,20 @@ class Runner:
             t, model, recipe, given, self.store.folder(t), self.device, self.threads, result=WEIGHTS
         )
         return replace(task, claim=task.claim | self.store.claim(t))
+
+    def made(self, t: Trained) -> Dataset:
+        """Images made with a network: once, and then read again until the training is finished."""
+        assert t.source is not None, "checked before"
+        file = self.store.folder(t) / f"{MADE}{digest(self.place(t.source))[:8]}.npz"
+        if not file.is_file():
+            data = dataset(t.data, "train", self.network(t.source), t.seed, self.device)
+            held = io.BytesIO()
+            np.savez_compressed(held, images=data.images[data.rows], labels=data.labels)
+            write_atomic(file, held.getvalue())
+        with np.load(file) as arrays:
+            images, labels = arrays["images"], arrays["labels"]
+        before = dataset(replace(t.data, change=(), steps=None), "train")
+        return replace(before, images=images, labels=labels, rows=np.arange(len(labels)))
 
     def looks(self, t: Trained, data: Dataset) -> dict[str, Look]:
         """What any exhibit wants of its epochs, whichever of them asks for the training first."""
@@ -95,6 +114,7 @@ class Runner:
                 f"the training in {self.store.folder(m.model)} was not measured after every epoch: remove that folder, "
                 "and give the command again to train it anew"
             )
+        files(m)
         auditor, data = self.auditor(m)
         about = {"model": str(self.place(m.model)), "data": m.data.name}
         task = engine.audit_task(auditor, data, self.store.folder(m), about=about)
@@ -133,8 +153,6 @@ class Runner:
 
     def keep(self, m: Measured, folder: Path) -> None:
         """Features, or single images with their logits, where the recipe keeps them."""
-        if unknown := set(m.keeps) - set(KEPT):
-            raise ValueError(f"{', '.join(sorted(unknown))} cannot be kept: choose {', '.join(KEPT)}")
         if not m.keeps:
             return
         auditor, data = self.auditor(m)

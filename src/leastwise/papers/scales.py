@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from leastwise.papers.recipes import Absent, Images, Measured, Recipe, Released, Threat, Trained
+from leastwise.papers.recipes import Absent, Images, Measured, Recipe, Released, Threat, Trained, made
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,6 @@ SMOKE_CLASSES = 10
 SMOKE_TRAIN, SMOKE_TEST = 20, 10  # images per class
 SMOKE_STEPS = 2
 SMOKE_ARCHS = ("convnet", "lenet5", "small-cnn")  # cheap already
-MADE = (("matched",), ("targeted_set",))  # changes with a network: a search of so many steps
 SMOKE_ATTACKS = {"autoattack": "apgd-ce+square:5", "cwinf": "cwinf:3", "nattack": "nattack:2"}
 
 
@@ -63,7 +62,7 @@ def smoke_images(images: Images, per_class: int) -> Images:
     if images.change and images.change[0] == "binary" and change[1] == change[2]:
         change = (change[0], change[1], smoke_class(int(change[1]) + 1))
     classes = tuple(dict.fromkeys(smoke_class(c) for c in images.classes))
-    return Images(SMOKE_DATA, change, classes, per_class, steps=SMOKE_STEPS if images.change[:1] in MADE else None)
+    return Images(SMOKE_DATA, change, classes, per_class, steps=SMOKE_STEPS if made(images) else None)
 
 
 def smoke_trained(t: Trained) -> Trained:
@@ -116,7 +115,7 @@ def lite_trained(t: Trained) -> Trained:
     base, plus, parts = t.arch.partition("+")
     return replace(
         t,
-        data=replace(t.data, steps=LITE_MADE) if t.data.change[:1] in MADE else t.data,
+        data=replace(t.data, steps=LITE_MADE) if made(t.data) else t.data,
         arch=LITE_ARCHS.get(base, "small") + plus + parts,
         threat=fewer_steps(t.threat, LITE_STEPS),
         epochs=LITE_EPOCHS_OF.get(t.data.name, LITE_EPOCHS),

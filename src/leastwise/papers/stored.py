@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ class Store:
 
     def digests(self, recipe: Measured) -> list[str]:
         files = [self.folder(one) / WEIGHTS for one in networks(recipe)]
-        return [sha256(file.read_bytes()) for file in files if file.is_file()]
+        return [digest(file) for file in files if file.is_file()]
 
     def has(self, recipe: Recipe) -> bool:
         """Whether it is finished; an audit of a network that was trained anew since is not."""
@@ -93,7 +94,8 @@ class Store:
             return Found(evidence, moments, plane=plane, pictures=pictures)
         looks = self.each_epoch(recipe)
         each = tuple({name: tally(counts) for name, counts in look.items()} for look in looks)
-        return Found(evidence, moments, dynamics=looks, each=each, plane=plane, pictures=pictures)
+        entropies = tuple({name: mean_entropy(counts) for name, counts in look.items()} for look in looks)
+        return Found(evidence, moments, each=each, entropies=entropies, plane=plane, pictures=pictures)
 
     def each_epoch(self, recipe: Measured) -> tuple[Mapping[str, Any], ...]:
         """What its training measured for it after every epoch: by condition, counts and mean entropies of the classes.
@@ -122,7 +124,18 @@ def files(recipe: Recipe) -> tuple[str, ...]:
     """What a finished result has."""
     if isinstance(recipe, Trained):
         return WEIGHTS, EPOCHS
+    if unknown := set(recipe.keeps) - set(KEPT):
+        raise ValueError(f"{', '.join(sorted(unknown))} cannot be kept: choose {', '.join(KEPT)}")
     return evidences.PACKED, *dict.fromkeys(KEPT[name] for name in recipe.keeps)
+
+
+def digest(file: Path) -> str:
+    return read_once(file, file.stat().st_mtime_ns)
+
+
+@cache
+def read_once(file: Path, _changed: int) -> str:
+    return sha256(file.read_bytes())
 
 
 def same_major(version: str) -> bool:
@@ -135,6 +148,12 @@ def epochs(folder: Path) -> tuple[dict[str, Any], ...]:
 
 def tally(counts: Mapping[str, Any]) -> Tally:
     return Tally(torch.tensor(counts["n"]), torch.tensor(counts["correct"]))
+
+
+def mean_entropy(counts: Mapping[str, Any]) -> float:
+    """Over all images, from the means of the classes; a class without images has none."""
+    total = sum(n * mean for n, mean in zip(counts["n"], counts["entropy"], strict=True) if n)
+    return float(total / sum(counts["n"]))
 
 
 def write_features(folder: Path, moments: Moments, plane: "np.ndarray | None") -> None:
