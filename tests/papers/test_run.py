@@ -246,6 +246,7 @@ def test_the_command_plans_draws_and_refuses(
         assert sentence in said and said.count("\n") == 1
 
 
+@pytest.mark.medium
 def test_pages_show_what_was_asked_for_and_what_is_whole_already(runner: Runner) -> None:
     fig1, fig2 = selected("benz2021/fig1"), selected("benz2021/fig2")
     (drawn,) = drawings(fig2, runner.store, {})

@@ -71,8 +71,8 @@ def rates(t: Trained) -> Schedule:
         case Cyclic() | Cosine() | OneCycle() as found:
             return replace(found, peak=t.rate)
         case Piecewise(points):
-            peak = max(rate for _, rate in points)
-            return Piecewise(tuple((share, rate * t.rate / peak) for share, rate in points))
+            factor = t.rate / max(rate for _, rate in points)
+            return Piecewise(tuple((share, rate * factor) for share, rate in points))
     raise ValueError(f"the schedule {t.schedule} brings its own rates: choose another")
 
 
