@@ -13,11 +13,12 @@ TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
 # Benchmarks use networks that others trained, where a folder with them is at hand.
 bench: export LEASTWISE_TEST_DATA ?= $(shell .ci/test-data)
 
-.PHONY: help setup demo test test-slow lint check bench bench-prepare bench-train same-bits screenshots docs clean
+.PHONY: help setup demo smoke test test-slow lint check bench bench-prepare bench-train same-bits screenshots docs clean
 
 help:
 	@echo "make setup   create .venv with what a user needs"
 	@echo "make demo    the whole story in three minutes, on embedded data"
+	@echo "make smoke   every table and figure of four papers on embedded data: shows that everything runs"
 	@echo "make test    all tests but the slow ones (make test-slow runs those)"
 	@echo "make lint    format, lint, types, layers"
 	@echo "make check   make lint, then the fast tests"
@@ -45,6 +46,10 @@ $(STAMP)-%: $(STAMP)-user
 
 demo: $(STAMP)-user
 	$(BIN)/leastwise demo
+
+# Batches of ten images: a second thread would only be waited for.
+smoke: $(STAMP)-user
+	OMP_NUM_THREADS=1 $(BIN)/leastwise reproduce benz2021 tian2021 ahn tradeoff2022 --scale smoke
 
 test: $(STAMP)-test $(STAMP)-torchattacks
 	$(TEST) -m "not slow"
@@ -87,5 +92,6 @@ docs: $(STAMP)-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 clean:
-	rm -rf $(VENV) results site dist build .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find results -mindepth 1 -maxdepth 1 ! -name lite -exec rm -rf {} + 2>/dev/null || true
+	rm -rf $(VENV) site dist build .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,6 +1,7 @@
 """Evidence: what is recorded is what the logits say; files round-trip, merge in any order and refuse damage."""
 
 import json
+import lzma
 import os
 from dataclasses import fields, replace
 from itertools import permutations
@@ -15,7 +16,7 @@ from leastwise.attacks import NEVER, PGD, Clean, Threat, named
 from leastwise.audit import Ready, Step, audit, auditor, usual_batch
 from leastwise.balls import Linf
 from leastwise.data import Dataset
-from leastwise.evidence import FILE, Evidence, Record, load, merge
+from leastwise.evidence import FILE, PACKED, Evidence, Record, load, merge, pack
 from leastwise.models import Classifier, backward_bytes, build, wrap
 from leastwise.models.prepare import ORIGINAL
 from leastwise.noise import Noise
@@ -117,6 +118,17 @@ def test_save_and_load_round_trip(evidence: Evidence, tmp_path: Path) -> None:
     evidence.save(tmp_path / FILE)
     assert equal(load(tmp_path / FILE), evidence) and equal(load(tmp_path), evidence)
     load(tmp_path).verify()
+
+
+def test_packed_evidence_is_read_as_it_was_and_damage_is_refused(evidence: Evidence, tmp_path: Path) -> None:
+    evidence.save(tmp_path / FILE)
+    pack(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [PACKED] and equal(load(tmp_path), evidence)
+    content = (tmp_path / PACKED).read_bytes()
+    for damaged in (content[:-20], b"no archive", lzma.compress(b"{}")):
+        (tmp_path / PACKED).write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"is damaged or was edited|is not evidence"):
+            load(tmp_path)
 
 
 def shards(model: Classifier, data: Dataset) -> list[Evidence]:

@@ -44,7 +44,7 @@ SHARDS = "shards"  # of an audit that has not attacked everything yet
 IMAGES = "adversarial"  # attacked images, if they were asked for
 RACE = "race.json"
 SUMMARY = "summary.json"  # made from the evidence by the report, and never left beside another audit's
-OUTPUTS = (*trains.FILES, evidences.FILE, RACE, SUMMARY, RUN, MANIFEST)
+OUTPUTS = (*trains.FILES, evidences.FILE, evidences.PACKED, RACE, SUMMARY, RUN, MANIFEST)
 
 Event = trains.Step | Epoch | audits.Step | audits.Ready | audits.AtMost | audits.Planned | Round
 Watch = Callable[[Event], None]
@@ -130,30 +130,64 @@ def task(
 
 def training_task(job: Train, folder: Path, device: str = "cpu", threads: int = 0, form: Form | None = None) -> Task:
     """`threads` and `form` are what an interrupted training may not change; 0 and None leave them as they were."""
-    ranks = trains.joined(device)
     data = chosen_classes(subset(load(job.data, split="train"), job.per_class), job.only)
+    looks_at_test = job.training.test_at or job.training.validation.on_test
+    given = Given(
+        data,
+        chosen_classes(load(job.test or job.data, split="test"), job.only) if looks_at_test else None,
+        load(job.extra, split="train") if job.extra else None,
+        Path(job.start) if job.start else None,
+    )
     model = build(job.arch, data.shape, data.k, job.mean, job.std, job.training.seed)
+    return course_task(job, model, job.training, given, folder, device, threads, form)
+
+
+class Given(NamedTuple):
+    """What a training has besides its recipe."""
+
+    data: Dataset
+    test: Dataset | None = None
+    extra: Dataset | None = None  # pseudo-labelled images
+    start: Path | None = None  # a checkpoint of the same network
+    looks: Mapping[str, trains.Look] = {}  # what is measured after every epoch; it changes nothing
+
+
+def course_task(
+    recipe: Any,
+    model: Classifier,
+    training: trains.Training,
+    given: Given,
+    folder: Path,
+    device: str = "cpu",
+    threads: int = 0,
+    form: Form | None = None,
+    result: str = MODEL,
+) -> Task:
+    """A training of a fresh network on any images; `recipe` is what its folder is claimed for."""
+    ranks, data = trains.joined(device), given.data
     preflight(model, data.batch(np.arange(min(len(data), audits.PREFLIGHT_IMAGES))).x, data.k, gradients=False)
-    facts: dict[str, Any] = {"kind": "training", "key": key(job), "leastwise": __version__, "data": data.digest()}
-    if job.start:
-        facts["start"] = begin_with(model, job, data)
+    facts: dict[str, Any] = {"kind": "training", "key": key(recipe), "leastwise": __version__, "data": data.digest()}
+    if given.start:
+        facts["start"] = begin_with(model, given.start, data)
     held = {}
-    if job.extra:
-        held["extra"] = same_task(load(job.extra, split="train"), data, "pseudo-labelled images")
-    if job.training.test_at or job.training.validation.on_test:
-        held["test"] = chosen_classes(load(job.test or job.data, split="test"), job.only)
+    if given.extra is not None:
+        held["extra"] = same_task(given.extra, data, "pseudo-labelled images")
+    if given.test is not None:
+        held["test"] = given.test
     facts |= {name: part.digest() for name, part in held.items()}
-    if job.training.validation.on_test:
+    if training.validation.on_test:
         held["valid"] = held["test"]
-    for policy in job.training.policies:
+    for policy in training.policies:
         policy.init(torch.from_numpy(data.counts))  # a mistake in a setting is found before anything is written
-    course = trains.Course(model, data, job.training, folder, device, threads, form, ranks, **held)
-    return Task(folder, MODEL, facts | {"recipe": plain(job)}, data.names, course.run, device, ranks=ranks)
+    course = trains.Course(
+        model, data, training, folder, device, threads, form, ranks, **held, looks=given.looks, result=result
+    )
+    return Task(folder, result, facts | {"recipe": plain(recipe)}, data.names, course.run, device, ranks=ranks)
 
 
-def begin_with(model: Classifier, job: Train, data: Dataset) -> str:
+def begin_with(model: Classifier, start: Path, data: Dataset) -> str:
     """Take over the weights of a checkpoint of the same network; their digest."""
-    found = load_checkpoint(Path(job.start), job.arch, data.shape, data.k)
+    found = load_checkpoint(start, model.arch, data.shape, data.k)
     model.load_state_dict(found.state_dict())
     return model.digest()
 

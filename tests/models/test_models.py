@@ -89,6 +89,21 @@ def test_checkpoints_load_with_weights_only(
     assert again.digest() == network.digest() and torch.equal(again(batch[0]), network(batch[0]))
 
 
+def test_checkpoints_in_safetensors_say_what_they_are_too(network: Classifier, tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    save_checkpoint(path, network, SHAPE, NAMES, ("chosen on the test set",))
+    again = load_checkpoint(path)
+    assert again.digest() == network.digest() and again.notes == ("chosen on the test set",)
+    assert again.trained_on is not None and again.trained_on.names == NAMES
+    state = {name: value.contiguous() for name, value in network.net.state_dict().items()}
+    save_file(state, path, metadata={"leastwise": '{"leastwise": 1, "arch": 7}'})
+    with pytest.raises(ValueError, match=r"is not a whole checkpoint \(arch, shape"):
+        load_checkpoint(path)
+    save_file(state, path, metadata={"leastwise": "[1"})
+    with pytest.raises(ValueError, match="is not a checkpoint of plain weights"):
+        load_checkpoint(path)
+
+
 @pytest.mark.parametrize("prefix", ["", "module.", "model.", "module.model."])
 @pytest.mark.parametrize("key", [None, "state_dict", "model"])
 def test_a_bare_state_dict_needs_the_name_of_its_architecture(prefix: str, key: str | None, tmp_path: Path) -> None:

@@ -57,6 +57,22 @@ def test_p5_trades_with_beta_zero_is_standard_training(example: tuple) -> None:
     assert all(torch.allclose(p, q, atol=1e-15) for p, q in zip(a[1], b[1], strict=True))
 
 
+def test_t1_trades_smooths_the_label_of_its_cross_entropy_and_nothing_else(example: tuple) -> None:
+    model = fresh()
+    for convention in ("all", "others"):
+        smooth = TRADES(INNER, beta=0.0, smoothing=0.1, convention=convention)
+        alone = Standard(smoothing=0.1, convention=convention)
+        a, b = (loss_and_gradient(objective, model, example)[0] for objective in (smooth, alone))
+        assert torch.allclose(a, b, rtol=1e-14)
+    plain, one = (loss_and_gradient(TRADES(INNER, beta), model, example)[0] for beta in (0.0, 1.0))
+    both = loss_and_gradient(replace(smooth, beta=1.0), model, example)[0]
+    assert torch.allclose(both - a, one - plain, rtol=1e-9)
+    assert same(
+        loss_and_gradient(TRADES(INNER, smoothing=0.0), model, example),
+        loss_and_gradient(TRADES(INNER), model, example),
+    )
+
+
 def test_t4_an_examples_loss_is_linear_in_the_beta_of_its_class(example: tuple) -> None:
     y = example[1]
     model = fresh()

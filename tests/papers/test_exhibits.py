@@ -93,7 +93,7 @@ def test_every_name_exists(exhibit: Exhibit) -> None:
                 architecture(net.arch)
                 assert net.data.name in SOURCES and net.method in METHODS
                 assert set(net.fair) <= POLICIES and net.schedule in SCHEDULES and net.average in ("", "fawa")
-                assert net.augment in AUGMENTATIONS and net.optimiser in ("sgd", "adam")
+                assert net.augment in AUGMENTATIONS and net.optimiser in ("sgd", "nesterov", "adam")
                 assert (net.threat is None) == (net.method == "standard")
                 made = net.data.change[:1] in (("matched",), ("targeted_set",))
                 assert net.data.change[:1] == () or net.data.change[0] in CHANGES

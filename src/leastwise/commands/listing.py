@@ -12,16 +12,17 @@ from leastwise.commands.shared import Screen
 if TYPE_CHECKING:
     from leastwise.models.architectures import Architecture
     from leastwise.objectives import Method
+    from leastwise.papers import Exhibit
 
-Kind = Literal["all", "attacks", "augmentations", "corruptions", "data", "methods", "models"]
+Kind = Literal["all", "attacks", "augmentations", "corruptions", "data", "methods", "models", "papers"]
 
 
 @dataclass(frozen=True)
 class List:
-    """Show what has a name: attacks, augmentations, corruptions, data sets, training methods, models."""
+    """Show what has a name: attacks, augmentations, corruptions, data sets, training methods, models, papers."""
 
     kind: Annotated[tyro.conf.Positional[Kind], tyro.conf.arg(metavar="KIND")] = "all"
-    """attacks, augmentations, corruptions, data, methods, models, or all"""
+    """attacks, augmentations, corruptions, data, methods, models, papers, or all"""
 
     def run(self) -> None:
         from leastwise.attacks import TABLE
@@ -32,6 +33,7 @@ class List:
         from leastwise.models.architectures import PARTS
         from leastwise.objectives import AVERAGINGS, METHODS, POLICIES, SCHEDULES
         from leastwise.objectives.methods import defaults
+        from leastwise.papers import PAPERS, SCALES
 
         kinds: dict[str, list[Entry]] = {
             "attacks": [Entry(r.spelling, r.about, (r.paper, f"cost per image: {r.cost}")) for r in TABLE],
@@ -53,6 +55,11 @@ class List:
                 *(Entry(name, a.about, (f"{a.size} images", parameters(a))) for name, a in ARCHITECTURES.items()),
                 Entry("wrn-D-W", "wide ResNet of any depth D = 6n + 4 and width W", ("cifar images",)),
                 *(Entry(f"…+{name}", f"any of them with {part.about}") for name, part in PARTS.items()),
+            ],
+            "papers": [
+                Entry(one.id, one.title, tuple(f"{at}: {cost}" for at, cost in zip(SCALES, in_short(one), strict=True)))
+                for paper in PAPERS.values()
+                for one in paper.exhibits
             ],
         }
         console = Screen()
@@ -83,6 +90,14 @@ class Entry(NamedTuple):
 
 def training(paper: str, adds: str, settings: str = "") -> tuple[str, ...]:
     return (paper, f"passes per step: {adds}" if adds else "", " ".join(settings.split()))
+
+
+def in_short(exhibit: "Exhibit") -> list[str]:
+    """The cost of an exhibit by itself at each scale."""
+    from leastwise.papers import costs
+    from leastwise.papers.outline import short
+
+    return [f"{cost.trainings} trainings, {short(cost.passes)} passes" for cost in costs(exhibit).values()]
 
 
 def own_defaults(method: "Method") -> str:

@@ -1,6 +1,7 @@
 """Checkpoints: weights plus the few facts that rebuild the network, readable without running code."""
 
 import io
+import json
 import pickle
 import warnings
 from collections.abc import Iterator, Sequence
@@ -10,6 +11,7 @@ from typing import Any, TypeGuard
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_safetensors
+from safetensors.torch import save as save_safetensors
 from torch import Tensor, nn
 
 from leastwise.models.architectures import Shape, architecture
@@ -19,6 +21,7 @@ from leastwise.models.foreign import check_outputs, shown
 from leastwise.store import write_atomic
 
 FORMAT = 1
+OURS = "leastwise"  # the entry of a file's metadata that says what it is
 NETWORKS = ("state_dict", "model_state_dict", "model", "net")  # what the network's weights are usually called
 NESTING = 2  # entries of entries
 
@@ -39,20 +42,24 @@ def save_checkpoint(
 ) -> None:
     """Write what `load_checkpoint` needs; only tensors, numbers and strings, so `weights_only=True` loads it.
 
-    `notes` are told to whoever uses the model.
+    A name that ends in `.safetensors` chooses that format. `notes` are told to whoever uses the model.
     """
     assert model.arch is not None, "only networks built by name can be rebuilt from a checkpoint"
-    content = {
-        "leastwise": FORMAT,
+    facts = {
+        OURS: FORMAT,
         "arch": model.arch,
         "shape": list(shape),
         "names": list(names),
         "mean": list(model.mean),
         "std": list(model.std),
         "notes": list(notes),
-        "state_dict": model.net.state_dict(),
     }
-    write_torch(path, content)
+    state = model.net.state_dict()
+    if path.suffix == ".safetensors":
+        tensors = {name: value.detach().cpu().contiguous() for name, value in state.items()}
+        write_atomic(path, save_safetensors(tensors, metadata={OURS: json.dumps(facts, ensure_ascii=False)}))
+    else:
+        write_torch(path, facts | {"state_dict": state})
 
 
 def write_torch(path: Path, content: dict[str, Any]) -> None:
@@ -65,7 +72,7 @@ def read_torch(path: Path) -> dict[Any, Any]:
     """A file of tensors and plain values; anything that would need code to load is refused."""
     try:
         if path.suffix == ".safetensors":
-            return load_safetensors(path.read_bytes())
+            return with_facts(path.read_bytes())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns about old file layouts; they load all the same
             content = torch.load(path, map_location="cpu", weights_only=True)
@@ -83,6 +90,14 @@ def read_torch(path: Path) -> dict[Any, Any]:
     return content
 
 
+def with_facts(content: bytes) -> dict[Any, Any]:
+    """The tensors of a safetensors file, and beside them what we wrote into its metadata, if it is ours."""
+    tensors = load_safetensors(content)
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    about = header.get("__metadata__", {}).get(OURS)
+    return tensors if about is None else dict(json.loads(about)) | {"state_dict": tensors}
+
+
 def load_checkpoint(
     path: Path,
     arch: str | None = None,
@@ -95,7 +110,7 @@ def load_checkpoint(
     content = read_torch(path)
     trained_on: TrainedOn | None = None
     own_notes: tuple[str, ...] = ()
-    if content.get("leastwise") == FORMAT:
+    if content.get(OURS) == FORMAT:
         if mean or std:
             raise ValueError(f"{path} carries its own normalisation: leave --mean and --std out")
         check_own(content, path)

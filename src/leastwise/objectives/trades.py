@@ -6,10 +6,10 @@ import torch
 from torch import nn
 
 from leastwise.attacks import KL, PGD, Gaussian
-from leastwise.losses import ce, kl
+from leastwise.losses import SmoothingConvention, kl
 from leastwise.noise import Noise
 from leastwise.objectives.base import Terms
-from leastwise.objectives.standard import bonus
+from leastwise.objectives.standard import bonus, check_smoothing, label_loss
 from leastwise.types import Images, Labels, PerExample
 
 KL_PGD = PGD(goal=KL(), start=Gaussian(0.001))
@@ -21,15 +21,19 @@ class TRADES:
 
     The clean branch is not detached, and beta is not in the crafting loss. ME-TRADES has a positive `entropy`. The
     clean batch passes once in train mode; the first released code passes it twice (`clean_passes`), which moves
-    BatchNorm's running statistics more but leaves the loss and its gradient as they are.
+    BatchNorm's running statistics more but leaves the loss and its gradient as they are. `smoothing` is of the label in
+    the cross-entropy; the adversary climbs the KL and sees no label.
     """
 
     attack: PGD = KL_PGD
     beta: float | tuple[float, ...] = 6.0
     entropy: float = 0.0
     clean_passes: int = 1
+    smoothing: float = 0.0
+    convention: SmoothingConvention = "others"
 
     def __post_init__(self) -> None:
+        check_smoothing(self.smoothing)
         if self.clean_passes < 1:
             raise ValueError(f"the clean batch has to pass at least once, but saw {self.clean_passes}")
 
@@ -41,7 +45,7 @@ class TRADES:
             with torch.no_grad():
                 model(x)
         clean, adversarial = model(x), model(crafted)
-        label = ce(clean, y) - bonus(self.entropy, clean)
+        label = label_loss(clean, y, self.smoothing, self.convention) - bonus(self.entropy, clean)
         beta = of_class(self.beta, y, clean.shape[1], clean.dtype)
         return Terms(label, clean, adversarial, kl(clean, adversarial), beta)
 

@@ -57,7 +57,7 @@ def network(
         None if method == "standard" else threat_of(data),
         fair,
         epochs=200,
-        drops=(100, 150),
+        drops=(100, 150) if schedule == "steps" else (),
         weight_decay=weight_decay,
         optimiser=optimiser,
         rate=1e-3 if optimiser == "adam" else 0.1,

@@ -1,12 +1,12 @@
 """From declarations to things: the images and the attacks that a recipe names."""
 
-from leastwise.attacks import CE, PGD, Attack, Threat, Transfer, named, surrogate
+from leastwise.attacks import CE, PGD, Attack, Clean, Corrupted, Threat, Transfer, named, surrogate
 from leastwise.attacks.makers import TRANSFER_STEPS
 from leastwise.audit import Conditions
 from leastwise.balls import L2, Ball, Linf
 from leastwise.data import Dataset, Groups, load
 from leastwise.models import Classifier
-from leastwise.papers.recipes import Images, Measured
+from leastwise.papers.recipes import Images, Measured, made, made_steps
 from leastwise.papers.recipes import Threat as Radius
 from leastwise.surgery import binary, coloured, matched, removed, replace_background, targeted_set
 
@@ -14,11 +14,14 @@ BALLS: dict[str, type[Linf] | type[L2]] = {"linf": Linf, "l2": L2}
 # Superclasses where the data set has none of its own, so that a small scale goes through the same steps.
 GROUPS: dict[str, Groups] = {"fashion-mini": (("shoes and bags", (5, 7, 8, 9)), ("clothes", (0, 1, 2, 3, 4, 6)))}
 NO_ATTACK = Radius(0.0, 0.0)
-MATCHED_STEPS, TARGETED_STEPS = 1000, 100  # of Ilyas et al.
 
 
-def dataset(images: Images, split: str = "test", made_with: Classifier | None = None, seed: int = 0) -> Dataset:
+def dataset(
+    images: Images, split: str = "test", made_with: Classifier | None = None, seed: int = 0, device: str = "cpu"
+) -> Dataset:
     """The images of a recipe; `made_with` is the network that some of them are made with."""
+    if images.steps is not None and not made(images):
+        raise ValueError(f"only images that are made with a network take steps, but saw {images}")
     data = load(images.name, split)
     if not data.groups and images.name in GROUPS:
         data = data.grouped(GROUPS[images.name])
@@ -41,18 +44,32 @@ def dataset(images: Images, split: str = "test", made_with: Classifier | None = 
         raise ValueError(f"images changed by {images.change} are made with a network: give the one to use")
     match images.change:
         case ("matched",):
-            return matched(data, made_with, seed, images.steps or MATCHED_STEPS)
+            return matched(data, made_with, seed, made_steps(images), device=device)
         case ("targeted_set", "random"):
-            return targeted_set(data, made_with, seed, steps=images.steps or TARGETED_STEPS)
+            return targeted_set(data, made_with, seed, steps=made_steps(images), device=device)
     raise ValueError(f"there is no change {images.change} of images: see `leastwise.surgery`")
+
+
+def ball_of(radius: Radius) -> Linf | L2:
+    if radius.norm not in BALLS:
+        raise ValueError(f"there is no norm {radius.norm!r} among {', '.join(BALLS)}")
+    return BALLS[radius.norm](radius.eps)
 
 
 def conditions(measured: Measured, crafted_on: Classifier | None = None) -> Conditions:
     """The attacks of a recipe by their names; `crafted_on` is the surrogate of a transfer."""
+    if measured.keep not in ("last", "fooled"):
+        raise ValueError(f"an attack counts by its last step or by any (fooled), but saw {measured.keep!r}")
+    if (measured.surrogate is not None) != ("transfer" in measured.conditions):
+        raise ValueError("a surrogate and the condition transfer need each other: give both or none")
     radius = measured.threat or NO_ATTACK
-    ball = BALLS[radius.norm](radius.eps)
+    ball = ball_of(radius)
     threat = Threat(ball, radius.step, keep="last" if measured.keep == "last" else "fooled")
-    return tuple((name, attack(name, threat, ball, crafted_on)) for name in measured.conditions)
+    found = tuple((name, attack(name, threat, ball, crafted_on)) for name in measured.conditions)
+    attacked = [name for name, one in found if not isinstance(one, Clean | Corrupted)]
+    if bool(attacked) != (measured.threat is not None):
+        raise ValueError(f"attacks need a radius and nothing else does, but saw {measured.threat} for {attacked}")
+    return found
 
 
 def attack(name: str, threat: Threat, ball: Ball, crafted_on: Classifier | None) -> Attack:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from leastwise.data import SOURCES
 from leastwise.papers.declare import Exhibit
-from leastwise.papers.recipes import Absent, Images, Measured, Recipe, Released, Trained, trainings
+from leastwise.papers.recipes import Absent, Images, Measured, Recipe, Released, Trained, made_steps, trainings
 from leastwise.papers.scales import SCALES
 
 STEP = 3  # a forward and a backward pass
@@ -50,10 +50,13 @@ def costs(exhibit: Exhibit) -> dict[str, Cost]:
 
 
 def training_passes(t: Trained) -> int:
-    """Each image: the attack's steps, and a step of the network on one or two versions of it."""
+    """Each image: the attack's steps, and a step of the network on one or two versions of it; test images to choose."""
     attack = STEP * t.threat.steps if t.threat else 0
     versions = 2 if t.method in ("trades", "me-trades", "mart") else 1
-    return count(t.data, "train") * t.epochs * (attack + STEP * versions)
+    by = t.keep.partition(":")[2]
+    chosen = count(t.data, "test") * (1 + condition_passes(by)) if by else 0
+    each = t.epochs * (attack + STEP * versions) + STEP * made_steps(t.data)
+    return count(t.data, "train") * each + t.epochs * chosen
 
 
 def audit_passes(m: Measured) -> int:

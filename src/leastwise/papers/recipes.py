@@ -26,6 +26,19 @@ class Images:
     steps: int | None = None  # of the search that makes images with a network; the usual number if None
 
 
+MADE_STEPS = {"matched": 1000, "targeted_set": 100}  # of Ilyas et al., for images that are made with a network
+
+
+def made(images: Images) -> bool:
+    """Whether a network is needed to make them."""
+    return bool(images.change) and images.change[0] in MADE_STEPS
+
+
+def made_steps(images: Images) -> int:
+    """Of the search that makes each of them; none for images that are not made."""
+    return (images.steps or MADE_STEPS[str(images.change[0])]) if made(images) else 0
+
+
 @dataclass(frozen=True)
 class Threat:
     """The radius, and the step and steps of the attack inside a training."""
@@ -82,7 +95,7 @@ class Measured:
     model: Trained | Released
     data: Images
     conditions: tuple[str, ...] = ("clean",)
-    threat: Threat | None = None
+    threat: Threat | None = None  # the radius and the step; the conditions' names have the steps
     surrogate: Trained | None = None  # where the condition `transfer` crafts
     split: str = "test"
     keep: str = "last"  # what counts is the last step of an attack, as in the code that the papers build on

@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from leastwise.papers.recipes import Absent, Images, Measured, Recipe, Released, Threat, Trained
+from leastwise.papers.recipes import Absent, Images, Measured, Recipe, Released, Threat, Trained, made
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def smoke_images(images: Images, per_class: int) -> Images:
     if images.change and images.change[0] == "binary" and change[1] == change[2]:
         change = (change[0], change[1], smoke_class(int(change[1]) + 1))
     classes = tuple(dict.fromkeys(smoke_class(c) for c in images.classes))
-    return Images(SMOKE_DATA, change, classes, per_class, steps=SMOKE_STEPS if images.change else None)
+    return Images(SMOKE_DATA, change, classes, per_class, steps=SMOKE_STEPS if made(images) else None)
 
 
 def smoke_trained(t: Trained) -> Trained:
@@ -75,7 +75,7 @@ def smoke_trained(t: Trained) -> Trained:
         threat=fewer_steps(t.threat, SMOKE_STEPS),
         epochs=2,
         batch_size=10,  # forty updates: after eight, BatchNorm's statistics are still so far off that one class wins
-        rate=0.1 if t.optimiser == "sgd" else t.rate,
+        rate=t.rate if t.optimiser == "adam" else 0.1,
         drops=(1,) if t.drops else (),
         keep=t.keep.replace("pgd20", f"pgd{SMOKE_STEPS}"),
         source=None if t.source is None else smoke_trained(t.source),
@@ -115,14 +115,15 @@ def lite_trained(t: Trained) -> Trained:
     base, plus, parts = t.arch.partition("+")
     return replace(
         t,
-        data=replace(t.data, steps=LITE_MADE) if t.source is not None and t.data.change else t.data,
+        data=replace(t.data, steps=LITE_MADE) if made(t.data) else t.data,
         arch=LITE_ARCHS.get(base, "small") + plus + parts,
         threat=fewer_steps(t.threat, LITE_STEPS),
         epochs=LITE_EPOCHS_OF.get(t.data.name, LITE_EPOCHS),
         batch_size=128,
-        rate=0.2 if t.optimiser == "sgd" else t.rate,
+        rate=t.rate if t.optimiser == "adam" else 0.2,
         schedule="one-cycle" if t.schedule == "steps" else t.schedule,
         drops=(),
+        keep=t.keep.replace("pgd20", f"pgd{LITE_STEPS}"),
         source=None if t.source is None else lite_trained(t.source),
         seed=own_seed(t) if base not in LITE_ARCHS else t.seed,
         scale="lite",
@@ -136,7 +137,8 @@ def lite_measured(m: Measured) -> tuple[Measured, ...]:
         if name in LITE_HEAVY:
             shorter_name, per_class = LITE_HEAVY[name]
             fewer = min(per_class, m.data.per_class or per_class)
-            parts.append(replace(m, conditions=(shorter_name,), data=replace(m.data, per_class=fewer)))
+            few = replace(m.data, per_class=fewer)
+            parts.append(replace(m, conditions=(shorter_name,), data=few, surrogate=None, each_epoch=False, keeps=()))
     return tuple(parts)
 
 

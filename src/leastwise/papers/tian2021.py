@@ -41,6 +41,7 @@ def network(data: str, method: str, change: tuple[str | int, ...] = (), threat: 
             threat=None if method == "standard" else Threat(0.007, 1.25 * 0.007, 1),
             epochs=15,
             batch_size=256,
+            rate=0.4,
             schedule="fast-imagenet",
         )
     arch, usual, _, rate, drops = DATA_SETS[data]
@@ -99,7 +100,8 @@ def tested(model: Trained, each_epoch: bool = False) -> Measured:
         _, threat, attack, _, _ = DATA_SETS[data]
     conditions = ("clean",) if model.method == "standard" else ("clean", attack)
     # A network without a class is tested without its images: it has no output for them.
-    return Measured(model, model.data, conditions, threat, each_epoch=each_epoch)
+    attacked = threat if model.threat else None
+    return Measured(model, model.data, conditions, attacked, each_epoch=each_epoch)
 
 
 def wide_tested(model: Trained, *conditions: str, data: Images = Images("cifar10")) -> Measured:

@@ -46,7 +46,7 @@ def measured(net: Trained, *conditions: str, features: bool = False, each_epoch:
         net,
         net.data,
         conditions or ("clean",),
-        THREAT,
+        THREAT if conditions else None,
         each_epoch=each_epoch,
         keeps=("features",) if features else (),
     )
@@ -227,6 +227,7 @@ EXHIBITS = (
                     extra="tinyimages-500k",
                     epochs=200,
                     batch_size=256,
+                    optimiser="nesterov",
                     schedule="cosine",
                     weight_decay=5e-4,
                 ),

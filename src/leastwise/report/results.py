@@ -46,7 +46,7 @@ def facts(folder: Path) -> dict[str, Any]:
 
 def measured(path: Path) -> Result:
     """What a gate looks at: the evidence of a folder, or the counts of a summary."""
-    if (path / evidences.FILE).is_file():
+    if evidences.file_in(path).is_file():
         return from_evidence(evidences.load(path))
     file = path / SUMMARY if path.is_dir() else path
     if not file.is_file():

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from leastwise.data import Dataset
 from leastwise.frame import Tally
-from leastwise.models import Classifier, Form, read_torch, save_checkpoint, write_torch
+from leastwise.models import Classifier, Form, load_checkpoint, read_torch, save_checkpoint, write_torch
 from leastwise.objectives import Epoch, Seen
 from leastwise.store import write_atomic, write_json
 from leastwise.train.loop import FOLDED, Snapshot, Step, fit
@@ -30,11 +30,13 @@ from leastwise.train.ranks import Ranks
 from leastwise.train.training import Training, score
 
 MODEL, BEST, LAST, RESUME, EPOCHS = "model.pt", "best.pt", "last.pt", "resume.pt", "epochs.jsonl"
+WEIGHTS = "model.safetensors"  # in the place of the model and the last epoch, where results are to be small
 MANIFEST = "manifest.json"
 SAVE_EVERY = 600.0  # seconds between snapshots within an epoch
 ON_TEST = "the best epoch was chosen on the test set: its test accuracy is too good"
 
 Watch = Callable[[Step | Epoch], None]
+Look = Callable[[Classifier], Any]  # measures a network; the answer is JSON
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +54,8 @@ class Course:
     valid: Dataset | None = None
     test: Dataset | None = None
     extra: Dataset | None = None
+    looks: Mapping[str, Look] = field(default_factory=dict)  # after every epoch, into its line, under their names
+    result: str = MODEL
 
     def run(self, watch: Watch) -> None:
         form = self.settled()
@@ -68,7 +72,8 @@ class Course:
                 self.valid, self.test, self.extra, form, self.ranks, pause,
             ):  # fmt: skip
                 if now.whole and now.seen is not None:
-                    lines.append(json.dumps(epoch_line(now.seen, self.training), allow_nan=False))
+                    line = epoch_line(now.seen, self.training) | self.looked(now)
+                    lines.append(json.dumps(line, allow_nan=False))
                     best = self.better(now, best)
                     self.write(EPOCHS, ("\n".join(lines) + "\n").encode())
                 self.keep(now, best)
@@ -131,23 +136,43 @@ class Course:
         self.save(BEST, now)
         return value
 
+    def looked(self, now: Snapshot) -> dict[str, Any]:
+        if not self.looks or not self.ranks.first:
+            return {}
+        with self.counting(now):
+            return {"looks": {name: look(self.model) for name, look in self.looks.items()}}
+
     def save(self, name: str, now: Snapshot) -> None:
-        """A checkpoint of the weights that count: the averaged ones, where there are any."""
         if not self.ranks.first:
             return
-        own = {key: value.clone() for key, value in self.model.state_dict().items()}
-        self.model.load_state_dict(own if now.average is None else now.average)
         notes = (ON_TEST,) if self.training.validation.on_test and name != LAST else ()
-        save_checkpoint(self.folder / name, self.model, self.data.shape, self.data.names, notes)
-        self.model.load_state_dict(own)
+        with self.counting(now):
+            save_checkpoint(self.folder / name, self.model, self.data.shape, self.data.names, notes)
+
+    @contextmanager
+    def counting(self, now: Snapshot) -> Iterator[None]:
+        """The weights that count are in the model: the averaged ones, where there are any."""
+        if now.average is None:
+            yield
+            return
+        own = {key: value.clone() for key, value in self.model.state_dict().items()}
+        self.model.load_state_dict(now.average)
+        try:
+            yield
+        finally:
+            self.model.load_state_dict(own)
 
     def finish(self, now: Snapshot, best: float | None) -> None:
         """The model is the best epoch's where epochs were compared, else the last one's; written last."""
         if self.ranks.first:
             self.save(LAST, now)
             chosen = self.folder / (LAST if best is None else BEST)
-            write_atomic(self.folder / MODEL, chosen.read_bytes())
-            for name in (BEST, RESUME):
+            if self.result == MODEL:
+                write_atomic(self.folder / MODEL, chosen.read_bytes())
+            else:
+                model = load_checkpoint(chosen)
+                save_checkpoint(self.folder / self.result, model, self.data.shape, self.data.names, model.notes)
+            for name in (BEST, RESUME) if self.result == MODEL else (BEST, RESUME, LAST):
                 (self.folder / name).unlink(missing_ok=True)
         self.ranks.wait()
 

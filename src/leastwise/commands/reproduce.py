@@ -1,0 +1,166 @@
+"""`leastwise reproduce`."""
+
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from leastwise.commands.shared import Screen, chosen_device, use_data_dir
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from leastwise.papers.estimate import Speed
+    from leastwise.papers.recipes import Recipe
+    from leastwise.papers.run import Runner
+
+Scale = Literal["smoke", "lite", "full"]
+SOME_FAILED = 1
+LONG = 30.0  # seconds of a task from which its own progress is shown
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    """Make the tables and figures of a paper anew, beside the printed numbers.
+
+    What is finished under --out is used again, and an interrupted run goes on when the same command is given again.
+    """
+
+    exhibits: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="PAPER[/EXHIBIT]")]
+    """benz2021, tian2021, ahn, tradeoff2022, or an exhibit such as ahn/table1; `leastwise list papers` shows all"""
+    scale: Scale = "lite"
+    """smoke: seconds, shows that everything runs; lite: real data on two cores; full: the paper's setting, for GPUs"""
+    out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
+    """where trainings, audits and pages go, and where finished ones are looked for"""
+    plan: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """only show what would be done, what is there already, and about how long the rest takes"""
+    draw: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """only write the pages, from what is there; other cells say that they were not run"""
+    data_dir: Annotated[str, tyro.conf.arg(metavar="DIR")] = ""
+    """where known data sets lie; the variable LEASTWISE_DATA, or the cache, unless given"""
+    device: str = "auto"
+    """cpu, cuda, …"""
+    threads: int = 0
+    """processor threads; 0 leaves the choice to torch"""
+
+    def run(self) -> int:
+        use_data_dir(self.data_dir)
+        from leastwise.papers import PAPERS, selected
+
+        if not self.exhibits:
+            raise ValueError(f"name a paper, {', '.join(PAPERS)}, or an exhibit: `leastwise list papers` shows all")
+        exhibits = tuple({one.id: one for name in self.exhibits for one in selected(name)}.values())
+        device = chosen_device(self.device, self.threads)
+        from leastwise import report
+        from leastwise.papers import pages
+        from leastwise.papers.estimate import Speed
+        from leastwise.papers.reproduce import drawings, execute, recipes_of, to_do
+        from leastwise.papers.run import Runner
+        from leastwise.papers.stored import Store
+        from leastwise.store import check_writable
+
+        console = Screen()
+        store = Store(self.out, self.scale)
+        runner = Runner(store, device, self.threads)
+        recipes = tuple(dict.fromkeys(recipe for one in exhibits for recipe in recipes_of(one, self.scale)))
+        work = () if self.draw else to_do(recipes, store)
+        speed = Speed(device)
+        if not self.draw:
+            if self.plan or work:
+                show_tree(console, exhibits, runner)
+            show_work(console, recipes, work, runner, speed)
+        if self.plan:
+            return 0
+        check_writable(store.root)
+        failed = execute(work, runner, Telling(console, work, runner, speed))
+        for drawn in drawings(exhibits, store, failed):
+            folder = store.root / "pages" / drawn.paper.id
+            written = pages.write(drawn.paper, drawn.exhibits, self.scale, drawn.results, drawn.failed, folder)
+            report.say(console, f"{drawn.paper.id} at scale {self.scale}: {written[0]}, and {len(written) - 1} tables")
+        if failed:
+            report.say(console, f"{len(failed)} of {len(work)} failed; cells say why, and the same command tries again")
+        return SOME_FAILED if failed else 0
+
+
+def show_tree(console: "Console", exhibits: Any, runner: "Runner") -> None:
+    from leastwise import report
+    from leastwise.papers.outline import tree
+
+    for text in tree(exhibits, runner.store):
+        report.say(console, text)
+    report.say(console, "")
+
+
+def show_work(
+    console: "Console", recipes: tuple["Recipe", ...], work: tuple["Recipe", ...], runner: "Runner", speed: "Speed"
+) -> None:
+    """What is there, what is left, and about how long that takes."""
+    from leastwise import __version__, report
+    from leastwise.papers.estimate import passes
+    from leastwise.papers.outline import counted, missing, short
+    from leastwise.papers.recipes import trainings
+    from leastwise.papers.reproduce import older
+    from leastwise.papers.scales import scale
+
+    store = runner.store
+    everything = tuple(dict.fromkeys((*trainings(recipes), *recipes)))
+    report.say(console, f"scale      {store.scale}: {scale(store.scale).about}")
+    report.say(console, f"in all     {counted(everything)}, each once for all exhibits")
+    report.say(console, f"is there   {counted(one for one in everything if store.has(one))}, in {store.root}")
+    for version, number in older(everything, store, __version__).items():
+        report.say(console, f"           {number} of them made with leastwise {version}; this is {__version__}")
+    if not work:
+        report.say(console, "left       nothing")
+        return
+    report.say(console, f"left       {counted(work)}, {short(sum(map(passes, work)))} passes of single images")
+    seconds = sum(map(speed.seconds, work))
+    report.say(
+        console, f"takes      about {duration(seconds)}, by a few steps of each network timed just now; attacks may"
+    )
+    report.say(console, "           may end much earlier than they are counted here")
+    for sentence in missing(work, runner):
+        report.say(console, f"warning    {sentence}", style="yellow")
+
+
+class Telling:
+    """Says what is being done and how long the rest takes, corrected by how the estimates did so far."""
+
+    def __init__(self, console: "Console", work: tuple["Recipe", ...], runner: "Runner", speed: "Speed") -> None:
+        self.console, self.store = console, runner.store
+        self.expected = {recipe: speed.seconds(recipe) for recipe in work}
+        self.number = {recipe: number for number, recipe in enumerate(work, 1)}
+        self.begun, self.done = time.monotonic(), 0.0
+
+    def label(self, recipe: "Recipe") -> str:
+        from leastwise.papers.reproduce import kind
+
+        return f"{self.number[recipe]}/{len(self.number)} {kind(recipe)} {self.store.folder(recipe).name}"
+
+    def during(self, recipe: "Recipe", names: Sequence[str]) -> AbstractContextManager[Any]:
+        """Short tasks are told about when they are done."""
+        from leastwise import report
+        from leastwise.papers.outline import about
+
+        if self.expected[recipe] < LONG:
+            return nullcontext(lambda event: None)
+        report.say(self.console, f"{self.label(recipe)}: {about(recipe)}")
+        return report.progress(self.console, self.label(recipe), names)
+
+    def after(self, recipe: "Recipe", seconds: float, failed: str) -> None:
+        from leastwise import report
+
+        self.done += self.expected[recipe]
+        left = (sum(self.expected.values()) - self.done) * (time.monotonic() - self.begun) / self.done
+        said = f"failed: {failed}" if failed else f"{seconds:.1f} s"
+        rest = f"; about {duration(left)} left" if self.number[recipe] < len(self.number) else ""
+        report.say(self.console, f"{self.label(recipe)}: {said}{rest}", style="yellow" if failed else "")
+
+
+def duration(seconds: float) -> str:
+    from leastwise.report.live import duration
+
+    return duration(seconds)

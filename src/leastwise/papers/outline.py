@@ -1,0 +1,95 @@
+"""The plan in words: exhibits, what they need, and what is there already."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from leastwise.data import SOURCES
+from leastwise.data.places import find, not_here
+from leastwise.papers.cost import count, released
+from leastwise.papers.declare import Exhibit
+from leastwise.papers.recipes import Absent, Measured, Recipe, Trained
+from leastwise.papers.reproduce import needs
+from leastwise.papers.run import NETWORKS, Runner
+from leastwise.papers.stored import Store
+
+FEW = 3  # conditions that a line names
+
+
+def tree(exhibits: Iterable[Exhibit], store: Store) -> Iterator[str]:
+    """An exhibit, its roles with their audits, and under each the trainings it needs; what was named once is short."""
+    named: set[Recipe] = set()
+    for exhibit in exhibits:
+        yield f"{exhibit.id}: {exhibit.title}"
+        if not exhibit.needs:
+            yield "  needs nothing but the paper"
+        for role, parts in exhibit(store.scale).items():
+            for part in parts:
+                if isinstance(part, Absent):
+                    yield f"  {role}: left out, {part.reason}"
+                    continue
+                yield f"  {role}: {line(part, store, named)}"
+                yield from under(part, store, named, "    ")
+
+
+def under(recipe: Recipe, store: Store, named: set[Recipe], indent: str) -> Iterator[str]:
+    for need in needs(recipe):
+        yield f"{indent}{line(need, store, named)}"
+        yield from under(need, store, named, f"{indent}  ")
+
+
+def line(recipe: Recipe, store: Store, named: set[Recipe]) -> str:
+    again = " (see above)" if recipe in named else ""
+    named.add(recipe)
+    state = "done" if store.has(recipe) else "begun" if store.begun(recipe) else "to do"
+    return f"{about(recipe)} [{state}] {store.folder(recipe).name}{again}"
+
+
+def about(recipe: Recipe) -> str:
+    if isinstance(recipe, Trained):
+        method = " + ".join((recipe.method, *recipe.fair))
+        return f"train {recipe.arch} by {method} on {images(recipe)}, {recipe.epochs} epochs"
+    more = len(recipe.conditions) - FEW
+    under = ", ".join(recipe.conditions[:FEW]) + (f" and {more} more" if more > 0 else "")
+    often = " after every epoch" if recipe.each_epoch else ""
+    return f"audit under {under}{often}, {count(recipe.data, recipe.split):,} images of {images(recipe)}"
+
+
+def images(recipe: Recipe) -> str:
+    change = " ".join(map(str, recipe.data.change))
+    return recipe.data.name + (f" ({change})" if change else "")
+
+
+def missing(recipes: Iterable[Recipe], runner: Runner) -> Iterator[str]:
+    """Data sets and networks that only the user can bring, in one sentence each."""
+    recipes = tuple(recipes)
+    for name in dict.fromkeys(recipe.data.name for recipe in recipes):
+        source = SOURCES[name]
+        if source.folders and find(source.folders) is None:
+            yield not_here(name, source.folders)
+    absent = []
+    for model in released(recipes):
+        try:
+            runner.place(model)
+        except ValueError:
+            absent.append(model.weights)
+    if absent:
+        folder = runner.store.results / NETWORKS
+        yield f"networks of others are not here: put {', '.join(absent)} under {folder}, as {Path(absent[0]).name}.pt"
+
+
+def counted(recipes: Iterable[Recipe]) -> str:
+    recipes = tuple(recipes)
+    audits = sum(isinstance(recipe, Measured) for recipe in recipes)
+    return f"{plural(len(recipes) - audits, 'training')} and {plural(audits, 'audit')}"
+
+
+def plural(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def short(number: int) -> str:
+    """1.8 million."""
+    for unit, name in ((10**12, " trillion"), (10**9, " billion"), (10**6, " million")):
+        if number >= unit:
+            return f"{number / unit:.3g}{name}"
+    return f"{number:,}"

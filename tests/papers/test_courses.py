@@ -1,0 +1,140 @@
+"""Declared trainings as values of the training loop: nothing is lost on the way."""
+
+from dataclasses import fields, replace
+from itertools import combinations
+
+import pytest
+
+from leastwise.attacks import CE, KL, PGD, Gaussian, Uniform
+from leastwise.balls import L2, Linf
+from leastwise.objectives import (
+    CFA,
+    FAWA,
+    PGDAT,
+    TRADES,
+    Cyclic,
+    FairWeighting,
+    ImportantClass,
+    OneCycle,
+    Piecewise,
+    SingleClassAT,
+    Steps,
+)
+from leastwise.papers import PAPERS, SCALES, Trained, ahn, benz2021, planned, tian2021, tradeoff2022, trainings
+from leastwise.papers.courses import starts_from_source, training
+from leastwise.papers.recipes import Images, Threat
+from leastwise.train import SGD, Adam, Validation
+
+EXHIBITS = tuple(exhibit for paper in PAPERS.values() for exhibit in paper.exhibits)
+# What a task takes besides the value of the training loop. The scale is a name in the key: what it changes is in the
+# other fields.
+BESIDE = ("data", "arch", "extra", "source", "scale")
+BASE = Trained(
+    Images("cifar10"), "resnet18", "trades", (("beta", 6.0),), Threat(0.031, 0.007), epochs=100, drops=(75, 90)
+)
+
+
+def all_trainings(scale: str) -> tuple[Trained, ...]:
+    return trainings(planned(EXHIBITS, scale)[0])
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_recipes_that_differ_make_trainings_that_differ(scale: str) -> None:
+    nets = all_trainings(scale)
+    made = {net: training(net) for net in nets}
+    assert len(made) > 140 and sum(starts_from_source(net) for net in nets) == 1
+    for a, b in combinations(nets, 2):
+        if all(getattr(a, name) == getattr(b, name) for name in BESIDE):
+            assert made[a] != made[b], (a, b)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"method": "mart"},
+        {"settings": (("beta", 5.0),)},
+        {"settings": (("beta", (6.0,) * 9 + (0.5,)),)},
+        {"threat": Threat(0.03, 0.007)},
+        {"threat": Threat(0.031, 0.006)},
+        {"threat": Threat(0.031, 0.007, 9)},
+        {"threat": Threat(0.031, 0.007, norm="l2")},
+        {"fair": ("cfa",)},
+        {"average": "ema"},
+        {"epochs": 110},
+        {"batch_size": 64},
+        {"optimiser": "nesterov"},
+        {"rate": 0.05},
+        {"schedule": "cosine", "drops": ()},
+        {"drops": (75,)},
+        {"weight_decay": 5e-4},
+        {"augment": "none"},
+        {"keep": "best-test:pgd20"},
+        {"seed": 1},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_every_field_takes_effect(changed: dict) -> None:
+    assert training(replace(BASE, **changed)) != training(BASE)
+
+
+def test_every_field_was_tried() -> None:
+    tried = {next(iter(one)) for one in test_every_field_takes_effect.pytestmark[0].args[1]}  # type: ignore[attr-defined]
+    assert tried | set(BESIDE) == {field.name for field in fields(Trained)}
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"method": "standard", "settings": ()}, "takes no radius"),
+        ({"threat": None}, "give it a radius"),
+        ({"method": "fgsm-rs", "settings": ()}, "takes 1 of 0.03875"),
+        ({"schedule": "cosine"}, "has no drops"),
+        ({"schedule": "frl", "drops": ()}, "brings its own rates"),
+        ({"keep": "best"}, "best-test:pgd"),
+        ({"keep": "best-test:pgd20", "average": "fawa"}, "cannot be chosen"),
+        ({"settings": (("gamma", 1.0),)}, "has no setting"),
+        ({"settings": (("cfa.lambda1", 1.0),)}, "has no setting"),
+        ({"fair": ("dcfa",)}, "did you mean"),
+        ({"threat": Threat(0.031, 0.007, norm="l7")}, "there is no norm"),
+    ],
+    ids=str,
+)
+def test_what_would_do_nothing_is_refused(changed: dict, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        training(replace(BASE, **changed))
+
+
+def test_a_source_must_be_of_use() -> None:
+    with pytest.raises(ValueError, match="give a source"):
+        starts_from_source(replace(BASE, data=Images("cifar10", ("matched",))))
+    with pytest.raises(ValueError, match="cannot begin with"):
+        starts_from_source(replace(BASE, source=replace(BASE, arch="resnet34")))
+    assert starts_from_source(replace(BASE, source=BASE))
+    assert not starts_from_source(replace(BASE, data=Images("cifar10", ("matched",)), source=BASE))
+
+
+def test_trainings_of_the_papers_by_hand() -> None:
+    smooth = training(tradeoff2022.TRADES_LS)
+    attack = PGD(Linf(8 / 256), KL(), 0.008, 10, Gaussian(0.001))
+    assert smooth.objective == TRADES(attack, 6.0, smoothing=0.1, convention="all")
+    chosen = PGD(Linf(8 / 256), CE(), 0.008, 20, Uniform())
+    assert smooth.validation == Validation(0, "average", attack=chosen, on_test=True)
+    assert smooth.optimiser == SGD(0.9, False, 2e-4) and smooth.batch_size == 64
+    assert training(tradeoff2022.single(3)).objective == SingleClassAT(PGD(Linf(8 / 256), CE(), 0.008, 10), (3,))
+    trades = training(tian2021.DEFENCES["TRADES"])
+    assert trades.schedule == Steps(0.1, (75 / 76,))  # the drop at 90 never comes
+    fast = training(tian2021.network("imagenet", "pgd-at"))
+    assert isinstance(fast.objective, PGDAT) and fast.objective.attack.step == 1.25 * 0.007
+    assert isinstance(fast.schedule, Piecewise) and max(rate for _, rate in fast.schedule.points) == 0.4
+    fair = training(benz2021.fair("pgd-at"))
+    assert fair.policies == (FairWeighting(0.05, 0.05),)
+    assert training(benz2021.important("resnet56", "standard", 20.0)).policies == (ImportantClass(3, 20.0),)
+    (adam,) = [net for net in all_trainings("full") if net.optimiser == "adam"]
+    assert training(adam).optimiser == Adam(weight_decay=1e-4) and training(adam).schedule.rate(0.0) == 1e-3
+    (cyclic,) = [net for net in all_trainings("full") if net.schedule == "cyclic"]
+    assert training(cyclic).schedule == Cyclic(0.1)
+    cfa = training(ahn.METHODS["TRADES + CFA"])
+    assert cfa.policies == (CFA(),) and cfa.averaging == FAWA() and cfa.validation == Validation(None, "last")
+    l2 = training(replace(BASE, threat=Threat(0.5, 0.1, norm="l2"))).objective
+    assert l2.attack is not None and l2.attack.ball == L2(0.5)
+    assert {type(training(net).schedule) for net in all_trainings("lite")} == {OneCycle, Cyclic}

@@ -1,0 +1,271 @@
+"""Recipes from beginning to end: finished, shared, failed, interrupted and found again."""
+
+import json
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from leastwise import cli, engine
+from leastwise import evidence as evidences
+from leastwise.audit import audit
+from leastwise.models import load_checkpoint
+from leastwise.papers import Measured, Recipe, Released, Trained, pages, planned, selected
+from leastwise.papers import run as running
+from leastwise.papers.build import conditions, dataset
+from leastwise.papers.estimate import Speed, passes
+from leastwise.papers.outline import missing, short, tree
+from leastwise.papers.recipes import Images, Threat
+from leastwise.papers.reproduce import Silent, drawings, execute, older, to_do
+from leastwise.papers.run import Runner, Watch, positions
+from leastwise.papers.stored import Store, files
+from leastwise.train import Step
+
+FEW = Images("fashion-mini", per_class=4)
+ATTACK = Threat(0.1, 0.05, 2)
+NET = Trained(FEW, "convnet", epochs=2, batch_size=10, augment="none", scale="smoke")
+ROBUST = replace(NET, method="pgd-at", threat=ATTACK)
+BOTH = Measured(ROBUST, FEW, ("clean", "pgd2"), ATTACK, scale="smoke")
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Runner:
+    return Runner(Store(tmp_path, "smoke"))
+
+
+def done(runner: Runner, *recipes: Recipe) -> Store:
+    assert execute(to_do(recipes, runner.store), runner) == {}
+    return runner.store
+
+
+def test_a_training_and_its_audit_leave_small_folders_that_are_found_again(runner: Runner) -> None:
+    wanted = replace(BOTH, keeps=("features",))
+    assert to_do([wanted], runner.store) == (ROBUST, wanted)
+    store = done(runner, wanted)
+    assert to_do([wanted, ROBUST], store) == () and execute((), runner) == {}
+    held = {path.name for path in store.folder(ROBUST).iterdir()}
+    assert held == {"model.safetensors", "epochs.jsonl", "manifest.json", "recipe.json", "run.json"}
+    held = {path.name for path in store.folder(wanted).iterdir()}
+    assert held == {"evidence.safetensors.xz", "features.safetensors", "manifest.json", "recipe.json", "run.json"}
+    found = store.found(wanted)
+    model = load_checkpoint(store.folder(ROBUST) / "model.safetensors")
+    again = audit(model, dataset(FEW), conditions(wanted))
+    assert found.evidence is not None
+    assert (found.evidence.conditions["pgd2"].predicted == again.conditions["pgd2"].predicted).all()
+    assert found.moments is not None and found.plane is not None and found.plane.shape == (len(again.ids), 2)
+    assert len(store.found(ROBUST).dynamics) == 2
+    assert evidences.load(store.folder(wanted)).ids.tolist() == again.ids.tolist()  # as `leastwise report` reads it
+
+
+def test_what_recipes_share_is_done_once(runner: Runner) -> None:
+    made = replace(NET, data=replace(FEW, change=("matched",), steps=2), source=ROBUST)
+    begun = replace(ROBUST, method="trades", fair=("frl-both",), data=replace(FEW, per_class=10), source=ROBUST)
+    other = replace(BOTH, data=replace(FEW, classes=(3,)))
+    work = to_do([BOTH, other, made, begun, replace(BOTH, model=made)], runner.store)
+    assert work == (ROBUST, BOTH, other, made, begun, replace(BOTH, model=made))
+    store = done(runner, *work)
+    facts = engine.claimed(store.folder(begun))
+    assert facts is not None and facts["start"] == load_checkpoint(store.folder(ROBUST) / "model.safetensors").digest()
+    assert store.found(made).epochs == ()  # nobody asked for its own record
+
+
+def test_a_failed_training_marks_what_needs_it_and_nothing_else(runner: Runner) -> None:
+    wild = replace(ROBUST, rate=1e30)
+    of_wild = replace(BOTH, model=wild)
+    from_wild = replace(ROBUST, source=wild)
+    failed = execute(to_do([of_wild, BOTH, from_wild], runner.store), runner)
+    assert set(failed) == {wild, of_wild, from_wild} and "the loss is" in failed[wild]
+    assert failed[of_wild].startswith("a network that it needs failed (the loss is")
+    assert runner.store.has(BOTH) and not runner.store.has(wild)
+
+
+class StopAfter(Silent):
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def during(self, recipe: Recipe, names: Sequence[str]) -> AbstractContextManager[Watch]:
+        def watch(event: object) -> None:
+            self.left -= isinstance(event, Step)
+            if not self.left:
+                raise KeyboardInterrupt
+
+        return nullcontext(watch)
+
+
+def test_an_interrupted_run_goes_on_and_ends_with_the_same_network(tmp_path: Path) -> None:
+    cut, whole = (Runner(Store(tmp_path / name, "smoke")) for name in ("cut", "whole"))
+    with pytest.raises(KeyboardInterrupt):
+        execute(to_do([BOTH], cut.store), cut, StopAfter(6))
+    assert cut.store.begun(ROBUST) and to_do([BOTH], cut.store) == (ROBUST, BOTH)
+    assert sum("epoch" in line for line in (cut.store.folder(ROBUST) / "epochs.jsonl").read_text().splitlines()) == 1
+    for one in (cut, whole):
+        done(one, BOTH)
+    a, b = (one.store.folder(ROBUST) / "model.safetensors" for one in (cut, whole))
+    assert a.read_bytes() == b.read_bytes()
+
+
+def test_results_of_other_versions_count_while_their_recipe_is_the_same(runner: Runner) -> None:
+    store = done(runner, BOTH)
+    for version, counts in (("0.0.1", True), ("7.0.0", False)):
+        for recipe in (ROBUST, BOTH):
+            path = store.folder(recipe) / "recipe.json"
+            path.write_text(json.dumps(json.loads(path.read_text()) | {"leastwise": version}))
+        assert store.has(BOTH) == store.has(ROBUST) == counts
+        assert older([ROBUST, BOTH], store, "0.1.0") == ({version: 2} if counts else {})
+    done(runner, BOTH)  # of another major version: done anew
+    assert older([ROBUST, BOTH], store, "0.0.2") != {}
+
+
+def test_an_audit_belongs_to_the_network_that_is_there(runner: Runner) -> None:
+    store = done(runner, BOTH)
+    weights = store.folder(ROBUST) / "model.safetensors"
+    content = weights.read_bytes()
+    weights.write_bytes(content + b"\0")
+    assert store.has(ROBUST) and not store.has(BOTH)
+    weights.unlink()  # audits alone are enough to draw
+    assert store.has(BOTH) and not store.has(ROBUST) and to_do([BOTH], store) == ()
+
+
+def test_what_exhibits_want_of_epochs_is_measured_while_training(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    each = replace(BOTH, each_epoch=True)
+    monkeypatch.setattr(running, "followers", lambda scale: ({ROBUST: (each,)}, frozenset({ROBUST})))
+    store = done(runner, BOTH)
+    assert not store.has(each)
+    done(runner, each)
+    found = store.found(each)
+    assert len(found.each) == len(found.entropies) == 2 and found.evidence is not None
+    for name in each.conditions:
+        last, alone = found.each[-1][name], found.evidence.tally(name)
+        assert last.correct.tolist() == alone.correct.tolist()
+        assert found.entropies[-1][name] == pytest.approx(found.evidence.conditions[name].entropy.mean(), rel=1e-5)
+    own = store.found(ROBUST).epochs
+    clean = audit(load_checkpoint(store.folder(ROBUST) / "model.safetensors"), dataset(FEW, "train"), conditions(CLEAN))
+    assert own[-1].correct.tolist() == clean.tally("clean").correct.tolist() and len(own) == 2
+
+
+CLEAN = replace(BOTH, conditions=("clean",), threat=None)
+
+
+def test_epochs_that_nobody_measured_are_named(runner: Runner) -> None:
+    done(runner, BOTH)
+    ((_, why),) = execute([replace(BOTH, each_epoch=True)], runner).items()
+    assert "was not measured after every epoch: remove that folder" in why
+
+
+def test_every_field_of_an_audit_takes_effect_or_is_refused(runner: Runner) -> None:
+    done(runner, ROBUST, NET)
+    base = runner.auditor(BOTH)[0].recipe
+    for changed in (
+        {"model": NET},
+        {"data": replace(FEW, per_class=3)},
+        {"conditions": ("clean", "pgd1")},
+        {"threat": Threat(0.1, 0.04)},
+        {"surrogate": NET, "conditions": ("clean", "transfer")},
+        {"split": "train"},
+        {"keep": "fooled"},
+    ):
+        assert runner.auditor(replace(BOTH, **changed))[0].recipe != base, changed  # type: ignore[arg-type]
+    for changed, sentence in (
+        ({"threat": None}, "attacks need a radius"),
+        ({"conditions": ("clean",)}, "nothing else does"),
+        ({"surrogate": NET}, "need each other"),
+        ({"keep": "best"}, "last step or by any"),
+        ({"keeps": ("gradients",)}, "cannot be kept"),
+        ({"data": replace(FEW, steps=3)}, "take steps"),
+    ):
+        failed = execute([replace(BOTH, **changed)], runner)  # type: ignore[arg-type]
+        assert sentence in next(iter(failed.values())), changed
+
+
+def test_pictures_are_those_of_the_audit(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = replace(BOTH, keeps=("logits",))
+    data = dataset(FEW)
+    monkeypatch.setattr(running, "shown", lambda m: (int(data.ids[7]), 10**9))
+    store = done(runner, wanted)
+    assert files(wanted) == ("evidence.safetensors.xz", "pictures.safetensors")
+    found = store.found(wanted)
+    assert [one.id for one in found.pictures] == [int(data.ids[7]), int(data.ids[0])]  # the other is not here
+    assert found.evidence is not None
+    for one in found.pictures:
+        row = int(np.flatnonzero(found.evidence.ids == one.id)[0])
+        for name in wanted.conditions:
+            assert one.logits[name].argmax() == found.evidence.conditions[name].predicted[row]
+        assert np.abs(one.pixels["pgd2"] - one.pixels["clean"]).max() <= 0.1 + 1e-6
+    assert positions((10**9, int(data.ids[1]), 10**9 + 1), data) == [0, 1, 2]
+
+
+def test_networks_of_others_are_asked_for_by_their_place(runner: Runner, tmp_path: Path) -> None:
+    theirs = Released("standard/resnet18-imagenet", "convnet", FEW)
+    recipe = replace(CLEAN, model=theirs)
+    ((_, why),) = execute([recipe], runner).items()
+    place = tmp_path / "networks" / "standard" / "resnet18-imagenet.pt"
+    assert str(place) in why and "trained by others" in why
+    assert "standard/resnet18-imagenet" in next(iter(missing([recipe], runner)))
+    assert selected("benz2021/fig9")[0].needs  # whose networks are such
+
+
+def test_the_plan_in_words_and_numbers(runner: Runner) -> None:
+    exhibits = (*selected("benz2021/fig14"), *selected("tian2021/table2"))
+    lines = list(tree(exhibits, runner.store))
+    assert lines[-1] == "  needs nothing but the paper" and sum("(see above)" in line for line in lines) == 2
+    assert sum("[to do]" in line for line in lines) == 4 * 3
+    recipes = planned(exhibits, "smoke")[0]
+    speed = Speed()
+    assert all(speed.seconds(recipe) > 0 for recipe in to_do(recipes, runner.store)) and len(speed.known) == 2
+    assert passes(BOTH) == 40 * (1 + 8) and short(1_830_000) == "1.83 million"
+
+
+def test_the_command_plans_draws_and_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls = []
+
+    def write(*given: object) -> tuple[Path, ...]:
+        calls.append(given)
+        return (tmp_path / "index.html",)
+
+    monkeypatch.setattr(pages, "write", write)
+    out = ["--scale", "smoke", "--out", str(tmp_path)]
+    assert cli.main(["reproduce", "benz2021/fig3", "--plan", *out]) == 0
+    assert "9 trainings and 9 audits" in capsys.readouterr().out and list(tmp_path.iterdir()) == [] == calls
+    assert cli.main(["reproduce", "tian2021/table2", *out]) == 0
+    assert cli.main(["reproduce", "benz2021/fig1", "--draw", *out]) == 0
+    assert [call[0].id for call in calls] == ["tian2021", "benz2021"] and calls[1][3] == {}  # type: ignore[attr-defined]
+    for wrong, sentence in (
+        (["tian2021/tabel3"], "did you mean tian2021/table3?"),
+        (["madry"], "choose benz2021"),
+        ([], "name a paper"),
+    ):
+        assert cli.main(["reproduce", *wrong, *out]) == 2
+        said = capsys.readouterr().err
+        assert sentence in said and said.count("\n") == 1
+
+
+@pytest.mark.medium
+def test_pages_show_what_was_asked_for_and_what_is_whole_already(runner: Runner) -> None:
+    fig1, fig2 = selected("benz2021/fig1"), selected("benz2021/fig2")
+    (drawn,) = drawings(fig2, runner.store, {})
+    assert [one.id for one in drawn.exhibits] == ["benz2021/fig2"] and drawn.results == {}
+    done(runner, *planned(fig1, "smoke")[0])
+    (drawn,) = drawings(fig2, runner.store, {})
+    assert [one.id for one in drawn.exhibits] == ["benz2021/fig1", "benz2021/fig2"] and len(drawn.results) == 1
+
+
+@pytest.mark.slow
+def test_smoke_of_all_exhibits_of_all_papers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    papers = ["benz2021", "tian2021", "ahn", "tradeoff2022"]
+    command = ["reproduce", *papers, "--scale", "smoke", "--out", str(tmp_path)]
+    assert cli.main(command) == 0
+    assert "failed" not in capsys.readouterr().out
+    store = Store(tmp_path, "smoke")
+    for name in papers:
+        recipes, absent = planned(selected(name), "smoke")
+        assert absent == () and all(store.has(recipe) for recipe in recipes)
+        assert (store.root / "pages" / name / "index.html").stat().st_size > 100_000
+    assert cli.main(command) == 0
+    assert "left       nothing" in capsys.readouterr().out
