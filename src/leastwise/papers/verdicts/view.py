@@ -33,6 +33,7 @@ class Found(NamedTuple):
     epochs: tuple[Tally, ...] = ()  # of a training: clean accuracy on its own images
     dynamics: tuple[Mapping[str, Any], ...] = ()  # of a training: what it recorded of each epoch, as on disk
     each: tuple[Mapping[str, Tally], ...] = ()  # of an audit after every epoch: its conditions
+    entropies: tuple[Mapping[str, float], ...] = ()  # of the same: the mean entropy of its outputs, by condition
     plane: Float[np.ndarray, "n 2"] | None = None  # of an audit: features in two dimensions, in the evidence's order
     pictures: tuple[Picture, ...] = ()  # of an audit: the single images that an exhibit shows
 
