@@ -20,8 +20,8 @@ class Explain:
     """Say what weak classes have in common: similarity, variance, confusion, entropy, images, and other models.
 
     A model is audited first, unless that was done before, and its features are looked at. A folder that `leastwise
-    audit` wrote is explained from its evidence alone. explain.json goes beside the evidence, where `leastwise report`
-    finds it.
+    audit` wrote is explained from its evidence and from what an earlier explanation left there. explain.json goes
+    beside the evidence, where `leastwise report` finds it.
     """
 
     target: tyro.conf.OmitArgPrefixes[Target]
@@ -72,8 +72,11 @@ class Explain:
         from leastwise import report
 
         if Path(name).is_dir() and (Path(name) / "evidence.safetensors").is_file():
-            evidence = report.opened(Path(name)).evidence
-            return Path(name), stated(report.reasons(evidence, self.condition), name), evidence
+            opened = report.opened(Path(name))
+            kept = None if opened.explained is None else dict(opened.explained)
+            if kept is None or self.condition not in ("", kept["condition"]):
+                kept = report.reasons(opened.evidence, self.condition)
+            return Path(name), stated(kept, name), opened.evidence
         return self.looked_at(console, replace(self.target, model=name))
 
     def looked_at(self, console: Console, target: Target) -> tuple[Path, dict[str, Any], "Evidence"]:

@@ -73,7 +73,7 @@ def y_axis(axes: Axes, field: str = "value:Q") -> alt.Y:
         scale["domainMin"] = axes.lowest
     if axes.highest is not None:
         scale["domainMax"] = axes.highest
-    return alt.Y(field, scale=alt.Scale(**scale), axis=alt.Axis(title=axes.up, tickCount=5, format="~g"))
+    return alt.Y(field, scale=alt.Scale(**scale), axis=alt.Axis(title=axes.up, tickCount=5, format="~r"))
 
 
 def category_axis(categories: Sequence[str], title: str) -> alt.X:
@@ -113,7 +113,11 @@ def lines(series: Sequence[Series], axes: Axes, about: str, categories: Sequence
     if categories:
         x = category_axis(categories, axes.across)
     else:
-        x = alt.X("at:Q", scale=alt.Scale(nice=False, zero=False), axis=alt.Axis(title=axes.across, grid=False))
+        x = alt.X(
+            "at:Q",
+            scale=alt.Scale(nice=False, zero=False),
+            axis=alt.Axis(title=axes.across, grid=False, tickMinStep=1, format="~r"),
+        )
     apart = told_apart([one.name for one in series])
     tip = [
         alt.Tooltip("series:N", title="series"),
@@ -168,7 +172,7 @@ def points(given: Sequence[Point], axes: Axes, about: str, height: int = 300, si
 
     def axis(field: str, title: str, channel: Any) -> Any:
         scale = alt.Scale(zero=False, nice=True, padding=8)
-        return channel(field, scale=scale, axis=alt.Axis(title=title, grid=False, tickCount=5, format="~g"))
+        return channel(field, scale=scale, axis=alt.Axis(title=title, grid=False, tickCount=5, format="~r"))
 
     base = alt.Chart().encode(x=axis("x:Q", axes.across, alt.X), y=axis("y:Q", axes.up, alt.Y))
     mark = base.mark_point(filled=True, size=size, opacity=0.75).encode(

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from leastwise.papers.claims import CLAIMS, Finding
 from leastwise.papers.declare import Exhibit
 from leastwise.papers.pages.given import Given
+from leastwise.papers.pages.sheets import signs
 from leastwise.papers.verdicts import Judged
 from leastwise.papers.verdicts.view import Missing
-from leastwise.report.export import csv_text, latex
+from leastwise.report.export import csv_text
 
 SMOKE = "smoke: shows only that everything runs"
 HEADER = (
@@ -23,6 +24,7 @@ HEADER = (
     "low",
     "high",
     "p",
+    "this number",
     "verdict",
     "why not",
 )
@@ -38,14 +40,13 @@ class Row:
     on: str
     scale: str
     finding: Finding | None
-    together: str  # the verdict of all numbers of this case
+    verdict: str  # of all numbers of this case together
     missing: str = ""
 
     @property
-    def verdict(self) -> str:
-        if self.scale == "smoke":
-            return SMOKE
-        return self.finding.verdict if self.finding is not None else "undecided"
+    def own(self) -> str:
+        """What this number alone says."""
+        return "" if self.scale == "smoke" or self.finding is None else self.finding.verdict
 
     @property
     def number(self) -> str:
@@ -97,14 +98,16 @@ def as_csv(found: Sequence[Row]) -> str:
         if one is not None:
             p = "" if one.p is None else f"{one.p:.3g}"
             values = [one.what, *(f"{v:.6g}" for v in (one.value, one.low, one.high)), p]
-        lines.append([row.claim, row.statement, row.exhibit, row.on, row.scale, *values, row.verdict, row.missing])
+        lines.append(
+            [row.claim, row.statement, row.exhibit, row.on, row.scale, *values, row.own, row.verdict, row.missing]
+        )
     return csv_text(lines)
 
 
 def as_latex(found: Sequence[Row]) -> str:
     body = "".join(
         " & ".join(
-            latex(cell)
+            signs(cell)
             for cell in (
                 row.claim,
                 f"{row.exhibit} {row.on}".strip(),

@@ -10,6 +10,15 @@ from leastwise.report.export import csv_text, latex
 
 UNCOMPARED = "nothing here corresponds to it"
 DIGITS = {"%": 1, "points": 1, "%²": 1, "images": 0, "": 2, "times": 1, "1/255": 0, "nats": 2}
+RELATIONS = {"=": "equal", ">": "above", "<": "below", "about": "about"}  # a sign would be a formula to a spreadsheet
+SIGNS = {
+    "−": "$-$",
+    "λ": r"$\lambda$",
+    "β": r"$\beta$",
+    "α": r"$\alpha$",
+    "∞": r"$\infty$",
+    "²": r"\textsuperscript{2}",
+}
 HEADER = ("row", "column", "relation", "printed", "unit", "ours", "low", "high", "agrees", "why not", "scale")
 
 
@@ -32,7 +41,8 @@ class Entry:
         return None if low != low or high != high else self.printed.agrees(low, high)
 
     def number(self, value: float) -> str:
-        return f"{value:.{self.digits}f}".replace("-", "−")
+        shown = f"{value:.{self.digits}f}"
+        return shown.lstrip("-") if not float(shown) else shown.replace("-", "−")
 
     @property
     def interval(self) -> str:
@@ -104,7 +114,7 @@ def as_csv(made: Sheet) -> str:
             [
                 row,
                 column,
-                cell.relation if cell else "",
+                RELATIONS[cell.relation] if cell else "",
                 cell.printed if cell else "",
                 entry.unit,
                 *said,
@@ -125,8 +135,8 @@ def as_latex(made: Sheet) -> str:
     lines = []
     for row in made.rows:
         cells = [latex_cell(made.entries.get((row, column))) for column in made.columns]
-        lines.append(f"{latex(row)} & {' & '.join(cells)} \\\\\n")
-    head = " & ".join(["", *map(latex, made.columns)])
+        lines.append(f"{signs(row)} & {' & '.join(cells)} \\\\\n")
+    head = " & ".join(["", *map(signs, made.columns)])
     return (
         f"% needs \\usepackage{{booktabs}}; {made.id}, scale {made.scale}: ours [95 % interval] (printed)\n"
         f"\\begin{{tabular}}{{l{'r' * len(made.columns)}}}\n\\toprule\n"
@@ -134,14 +144,19 @@ def as_latex(made: Sheet) -> str:
     )
 
 
+def signs(text: str) -> str:
+    """Letters that LaTeX has only as mathematics."""
+    return "".join(SIGNS.get(letter, letter) for letter in latex(text))
+
+
 def latex_cell(entry: Entry | None) -> str:
     if entry is None:
         return ""
-    printed = f" ({latex(entry.as_printed)})" if entry.printed else ""
+    printed = f" ({signs(entry.as_printed)})" if entry.printed else ""
     if isinstance(entry.ours, str):
         return f"--{printed}"
     interval = f" {entry.interval}" if entry.interval else ""
-    return f"{latex(entry.number(entry.ours[0]) + interval)}{printed}"
+    return f"{signs(entry.number(entry.ours[0]) + interval)}{printed}"
 
 
 def as_rows(made: Sheet) -> list[dict[str, Any]]:
