@@ -237,8 +237,7 @@ def class_lines(lines: Sequence[Line], title: str, short: str, about: str, band:
     shape = alt.Shape(
         "kind:N", scale=alt.Scale(domain=kinds, range=["circle", "diamond", "square", "cross"]), legend=None
     )
-    whole = {"tickMinStep": 1} if short == "epoch" else {}
-    axis = alt.Axis(title=title, grid=False, tickCount=6, format="~r", **whole)
+    axis = alt.Axis(title=title, grid=False, tickCount=6, format="~r", tickMinStep=1 if short == "epoch" else 0)
     x = alt.X("eps:Q", scale=alt.Scale(nice=False), axis=axis)
     y = alt.Y(
         "value:Q", scale=alt.Scale(domain=[0, 100]), axis=alt.Axis(title="accuracy in %", values=[0, 25, 50, 75, 100])

@@ -54,17 +54,28 @@ def heat(
     top = max([*(abs(v) for a, b, v in cells if a != b and v == v), look.least_top])
     square = rows is columns or list(rows) == list(columns)
 
-    def axis(title: str | None, **more: object) -> alt.Axis:
-        size = {"labelFontSize": 12 if numbers else 10, "labelOverlap": False, "labels": named}
-        return alt.Axis(title=title, grid=False, **(size | more))
-
+    letters = 12 if numbers else 10
     x = alt.X(
         "to:N",
         sort=list(columns),
         scale=alt.Scale(domain=list(columns)),
-        axis=axis(look.across, orient="top", labelAngle=-90 if len(columns) > 4 else 0, labelLimit=110),
+        axis=alt.Axis(
+            title=look.across,
+            orient="top",
+            grid=False,
+            labels=named,
+            labelAngle=-90 if len(columns) > 4 else 0,
+            labelLimit=110,
+            labelOverlap=False,
+            labelFontSize=letters,
+        ),
     )
-    y = alt.Y("name:N", sort=list(rows), scale=alt.Scale(domain=list(rows)), axis=axis(None, labelLimit=130))
+    y = alt.Y(
+        "name:N",
+        sort=list(rows),
+        scale=alt.Scale(domain=list(rows)),
+        axis=alt.Axis(title=None, grid=False, labels=named, labelLimit=130, labelOverlap=False, labelFontSize=letters),
+    )
     tip = [
         alt.Tooltip("name:N", title=look.down),
         alt.Tooltip("to:N", title=look.across),

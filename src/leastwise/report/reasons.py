@@ -48,7 +48,7 @@ def reasons(
 
     `condition` is the one where the worst class is lowest unless given; `plane` is in the order of the evidence.
     """
-    natural = clean_conditions(evidence)
+    natural = [name for name in clean_conditions(evidence) if name in evidence.conditions]
     if not natural:
         return None
     base = natural[0]

@@ -100,12 +100,15 @@ def ruled(axes: Axes) -> list[alt.Chart]:
 
 
 def rows_of(series: Sequence[Series], categories: Sequence[str]) -> list[Spec]:
-    return [
-        {"series": one.name, "at": at if isinstance(at, str) else neat(at), "value": neat(value)}
-        for one in series
-        for at, value in zip(categories or one.x, one.y, strict=True)
-        if value is not None and value == value
-    ]
+    made: list[Spec] = []
+    for one in series:
+        places: list[str | float | None] = [*categories] if categories else [neat(x) for x in one.x]
+        made += [
+            {"series": one.name, "at": at, "value": neat(value)}
+            for at, value in zip(places, one.y, strict=True)
+            if value is not None and value == value
+        ]
+    return made
 
 
 def lines(series: Sequence[Series], axes: Axes, about: str, categories: Sequence[str] = (), height: int = 240) -> Spec:

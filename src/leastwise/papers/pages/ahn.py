@@ -107,7 +107,7 @@ def fig2abcd(given: Given) -> Drawn:
     def apart() -> Triple:
         """Clean minus robust of chair at the largest radius, PGD."""
         clean, robust = (given.audit(f"PGD, eps {last}/255", begin) for begin in ("pgd", "clean"))
-        return values.difference(shared(clean, robust), values.class_statistic(chair))
+        return values.accuracy_difference(shared(clean, robust), chair)
 
     def highest() -> Triple:
         """The largest robust accuracy of fox over the radii and both methods."""

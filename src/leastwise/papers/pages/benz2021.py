@@ -201,7 +201,7 @@ def fig15(given: Given) -> Drawn:
 
     def gain() -> Triple:
         pair = shared(given.audit("adversarial", "pgd"), given.audit("adversarial fair", "pgd"))
-        return values.difference(pair, values.class_statistic(cat))
+        return values.accuracy_difference(pair, cat)
 
     ours["adversarial robust", "gain of class 4 by fair weighting"] = tried(gain)
     return together(made) + Drawn(ours=ours)

@@ -3,13 +3,16 @@
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np
+
 from leastwise.data.classes import CIFAR10, CIFAR10_GROUPS, STL10, STL10_GROUPS
-from leastwise.papers.claims.base import Same, average, gap
+from leastwise.papers.claims.base import Same, gap
 from leastwise.papers.pages import values
 from leastwise.papers.pages.drawn import Drawn
 from leastwise.papers.pages.given import Given, Ours, Triple, Value, tried
 from leastwise.papers.tian2021 import CAT, DEFENCES, shown_classes
 from leastwise.papers.verdicts.view import Audited, Missing
+from leastwise.statistics import paired
 
 NAN = float("nan")
 Statistic = Callable[[Same], Triple]
@@ -70,9 +73,9 @@ def inverse_temperatures(audited: Audited) -> dict[str, int]:
 def with_changes(given: Given, base: Same, attacked: Same, k: int) -> dict[str, Value]:
     made = row_of(given, lambda: attacked, k)
     pair = values.beside(base, attacked)
-    made["Tot minus PGD"] = values.difference(pair, average)
+    made["Tot minus PGD"] = values.accuracy_difference(pair)
     for c in range(k):
-        made[f"{given.paper.number(c)} minus PGD"] = values.difference(pair, values.class_statistic(c))
+        made[f"{given.paper.number(c)} minus PGD"] = values.accuracy_difference(pair, c)
     made["CV minus PGD"] = values.difference(pair, values.variance, 1e4)
     made["MCD minus PGD"] = values.difference(pair, gap)
     return made
@@ -122,12 +125,30 @@ LINES = {
 }
 
 
+def more_taken(given: Given, role: str, begin: str, true: int, predicted: int) -> Triple:
+    """Images taken for a class, minus those of the original images; paired where both have the same ids."""
+    (first, name), (second, other) = given.audit("original", begin), given.audit(role, begin)
+    ids, at, there = np.intersect1d(first.ids, second.ids, return_indices=True)
+    rows = first.labels[at] == true
+    before, after = (
+        evidence.conditions[condition].predicted[place][rows] == predicted
+        for evidence, condition, place in ((first, name, at), (second, other, there))
+    )
+    found, n = paired(before, after), int(rows.sum())
+    if not len(ids) or not n:
+        raise Missing("no images")
+    return n * found.difference, n * found.low, n * found.high
+
+
 def table4(given: Given) -> Drawn:
     cat = given.cls(CAT)
     ours: Ours = {}
     for row, (role, begin) in LINES.items():
         for c in range(len(CIFAR10)):
-            ours[row, str(given.paper.number(c))] = values.taken_for(given, role, begin, cat, c)
+            number = str(given.paper.number(c))
+            ours[row, number] = values.taken_for(given, role, begin, cat, c)
+            if role != "original":
+                ours[row, f"{number} minus original"] = tried(partial(more_taken, given, role, begin, cat, c))
     return Drawn(ours=ours)
 
 

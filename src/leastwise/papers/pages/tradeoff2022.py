@@ -1,18 +1,17 @@
-"""The exhibits of the paper on the tradeoff."""
+"""The figures of the paper on the tradeoff."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from leastwise.evidence import Evidence
 from leastwise.geometry import cosines, drop_shares, entropy, inter_class_similarity, intra_class_variance, joint_share
-from leastwise.papers.claims.base import Same, average, shared
+from leastwise.papers.claims.base import Same, shared
 from leastwise.papers.pages import values
 from leastwise.papers.pages.drawn import Drawn, together
 from leastwise.papers.pages.figures import by_class, profile
 from leastwise.papers.pages.given import Given, Ours, Triple, available, not_shown, tried
-from leastwise.papers.reported import table
+from leastwise.papers.pages.tradeoff2022_tables import averages, table1, table4, table5
 from leastwise.papers.tradeoff2022 import BIRD, CAR, CAT, OTHERS
 from leastwise.papers.verdicts.view import Audited, Missing
 from leastwise.report import charts
@@ -21,8 +20,6 @@ from leastwise.report.figures import Figure
 from leastwise.report.series import Axes, Point, Series, lines, points
 
 NAN = float("nan")
-AA = ("autoattack", "apgd-ce")  # a small scale has a shorter stand-in
-CONDITIONS = {"natural": ("clean",), "PGD-20": ("pgd",), "C&W-20": ("cw2",), "AA": AA}
 PER_CLASS = 60  # points of a class in a plane
 DOG = 5
 
@@ -46,7 +43,8 @@ def fig1c(given: Given) -> Drawn:
 
     def share() -> Triple:
         same = shared(given.audit("ST"), given.audit("PGD-AT"))
-        found = joint_share(*same.hits, same.labels, same.k, classes)
+        before, after = same.hits
+        found = joint_share(before, after, same.labels, same.k, classes)
         return 100 * found.value, 100 * found.low, 100 * found.high
 
     ours: Ours = {("bird and cat", "share of the accuracy drop"): tried(share)}
@@ -165,7 +163,8 @@ def fig5(given: Given) -> Drawn:
         return Drawn(ours=ours, notes=(f"Not shown: {missing}.",))
     order = [c for c in np.argsort(-np.nan_to_num(similar, nan=-2.0), kind="stable").tolist() if c != cat]
     labels = [given.label(names, c) for c in order]
-    panels, notes = [], []
+    panels: list[Figure] = []
+    notes: list[str] = []
     for what, begin in (("Natural error", "clean"), ("Error under PGD", "pgd")):
         series = []
         for method in ("PGD-AT", "TRADES"):
@@ -185,20 +184,6 @@ def fig6(given: Given) -> Drawn:
     first = [role for role in given.roles if "TRADES" not in role]
     second = [role for role in given.roles if "TRADES" in role]
     return shapes(given, first, ", PGD-AT") + shapes(given, second, ", TRADES")
-
-
-def table1(given: Given) -> Drawn:
-    ours: Ours = {}
-    for column, begin in (("natural", ("clean",)), ("AA", AA)):
-        for role in given.roles:
-            ours[role, column] = values.asked(given, values.overall, role, *begin)
-        for base in ("ST", "PGD-AT", "TRADES"):
-            ours[base, f"{column}, gain by LS"] = tried(partial(gain, given, base, begin))
-    return Drawn(ours=ours)
-
-
-def gain(given: Given, base: str, begin: tuple[str, ...]) -> Triple:
-    return values.difference(shared(given.audit(base, *begin), given.audit(f"{base}+LS", *begin)), average)
 
 
 def fig7(given: Given) -> Drawn:
@@ -249,36 +234,6 @@ def mean_entropy(evidence: Evidence, name: str) -> Triple:
     return float(found.mean()), float(found.mean() - half), float(found.mean() + half)
 
 
-def attacked_table(
-    given: Given, statistic: Callable[[Same], Triple], more: Mapping[str, Callable[[Same], Triple]]
-) -> Drawn:
-    ours: Ours = {}
-    for role in given.roles:
-        for column, begin in CONDITIONS.items():
-            ours[role, column] = values.asked(given, statistic, role, *begin)
-        for name, of in more.items():
-            for column, begin in CONDITIONS.items():
-                ours[role, f"{column}, {name}"] = values.asked(given, of, role, *begin)
-    return Drawn(ours=ours)
-
-
-def table4(given: Given) -> Drawn:
-    """The lowest class of each condition, and the deviation over all classes without noise."""
-    return attacked_table(given, values.worst, {"class SD without noise": values.sd_without_noise})
-
-
-BY_OTHERS = "printed by the paper from others' reports: not trained here"
-
-
-def table5(given: Given) -> Drawn:
-    ours: Ours = {}
-    for row in table("tradeoff2022/table5"):
-        for column, begin in (("natural", ("clean",)), ("AA", AA)):
-            known = row in given.roles
-            ours[row, column] = values.asked(given, values.overall, row, *begin) if known else BY_OTHERS
-    return Drawn(ours=ours)
-
-
 def fig8(given: Given) -> Drawn:
     parts = []
     for c in OTHERS:
@@ -287,10 +242,6 @@ def fig8(given: Given) -> Drawn:
         name = given.label(audits[role][0].names, given.cls(c)) if audits else str(given.paper.number(c))
         parts.append(single(given, role, f"Only {name} is attacked"))
     return together(parts)
-
-
-def averages(given: Given) -> Drawn:
-    return attacked_table(given, values.overall, {})
 
 
 DRAWINGS = {

@@ -12,7 +12,7 @@ from leastwise.evidence import Evidence
 from leastwise.papers.claims.base import Same, Statistic, average, change, combined, deviation, gap, shared
 from leastwise.papers.pages.given import Given, Triple, Value, tried
 from leastwise.papers.verdicts.view import Audited, Missing
-from leastwise.statistics import spread, variance_bounds, wilson
+from leastwise.statistics import paired, spread, variance_bounds, wilson
 from leastwise.statistics import worst as worst_of
 
 Counts = tuple["np.ndarray", "np.ndarray"]
@@ -128,8 +128,13 @@ def difference(pair: Same, statistic: Statistic, times: float = 100) -> Triple:
     return times * value, times * low, times * high
 
 
-def class_statistic(c: int) -> Statistic:
-    return lambda a, _: np.asarray(a[..., c])
+def accuracy_difference(pair: Same, c: int | None = None) -> Triple:
+    """The second minus the first in points, of one class or of all images: Bonett and Price's interval."""
+    rows = slice(None) if c is None else pair.labels == c
+    found = paired(pair.hits[0][rows], pair.hits[1][rows])
+    if not found.n:
+        raise Missing("no images")
+    return 100 * found.difference, 100 * found.low, 100 * found.high
 
 
 def subset(same: Same, classes: tuple[int, ...]) -> Same:
