@@ -71,7 +71,7 @@ class Explain:
         """The folder of the evidence, what it says, and the evidence."""
         from leastwise import report
 
-        if Path(name).is_dir() and (Path(name) / "evidence.safetensors").is_file():
+        if any(Path(name).glob("evidence.safetensors*")):
             opened = report.opened(Path(name))
             kept = None if opened.explained is None else dict(opened.explained)
             if kept is None or self.condition not in ("", kept["condition"]):

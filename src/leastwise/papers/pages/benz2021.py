@@ -6,7 +6,7 @@ import numpy as np
 
 from leastwise.geometry import confusion, in_flow, rates
 from leastwise.papers.benz2021 import CAT, CORRUPTIONS, DATA_SETS
-from leastwise.papers.claims.base import combined, shared
+from leastwise.papers.claims.base import shared
 from leastwise.papers.pages import values
 from leastwise.papers.pages.drawn import Drawn, together
 from leastwise.papers.pages.figures import (
@@ -43,29 +43,11 @@ def two_by_two(given: Given, role: str) -> Drawn:
     return together(made)
 
 
-def pair_cosine(audits: Sequence[Audited], least: bool) -> Triple:
-    """The smallest, or the mean, cosine of the deviations of two models, with a bootstrap interval over images."""
-    if len(audits) < 2:
-        raise Missing("fewer than two of the networks are there")
-
-    def statistic(a: "np.ndarray", _: "np.ndarray") -> "np.ndarray":
-        a = a[..., ~np.isnan(a).all(axis=tuple(range(a.ndim - 1)))]
-        d = a - a.mean(-1, keepdims=True)
-        length = np.sqrt((d**2).sum(-1, keepdims=True))
-        d = np.divide(d, length, out=np.zeros_like(d), where=length > 0)
-        i, j = np.triu_indices(len(audits), 1)
-        cosine = np.einsum("...pk,...pk->...p", d[..., i, :], d[..., j, :])
-        return np.asarray(cosine.min(-1) if least else cosine.mean(-1))
-
-    value, low, high = combined(shared(*audits), statistic)
-    return value, max(-1.0, low), min(1.0, high)
-
-
 def cosine_of(given: Given, roles: Sequence[str], least: bool = True) -> Ours:
     audits, notes = available(given, roles)
     if len(audits) < 2 and notes:
         return {("", "cosine"): notes[0].removeprefix("Not shown: ").removesuffix(".")}
-    return {("", "cosine"): tried(lambda: pair_cosine(tuple(audits.values()), least))}
+    return {("", "cosine"): tried(lambda: values.pair_cosine(tuple(audits.values()), least))}
 
 
 def beginning(given: Given, word: str) -> list[str]:

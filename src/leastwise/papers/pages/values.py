@@ -4,7 +4,7 @@ Intervals are of other test images: Wilson's for proportions, exact bounds for t
 over images for the rest.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -141,6 +141,24 @@ def subset(same: Same, classes: tuple[int, ...]) -> Same:
     """Only some classes."""
     rows = np.isin(same.labels, classes)
     return Same(tuple(hit[rows] for hit in same.hits), same.labels[rows], same.k)
+
+
+def pair_cosine(audits: Sequence[Audited], least: bool) -> Triple:
+    """The smallest, or the mean, cosine of the deviations of two models, with a bootstrap interval over images."""
+    if len(audits) < 2:
+        raise Missing("fewer than two of the networks are there")
+
+    def statistic(a: "np.ndarray", _: "np.ndarray") -> "np.ndarray":
+        a = a[..., ~np.isnan(a).all(axis=tuple(range(a.ndim - 1)))]
+        d = a - a.mean(-1, keepdims=True)
+        length = np.sqrt((d**2).sum(-1, keepdims=True))
+        d = np.divide(d, length, out=np.zeros_like(d), where=length > 0)
+        i, j = np.triu_indices(len(audits), 1)
+        cosine = np.einsum("...pk,...pk->...p", d[..., i, :], d[..., j, :])
+        return np.asarray(cosine.min(-1) if least else cosine.mean(-1))
+
+    value, low, high = combined(shared(*audits), statistic)
+    return value, max(-1.0, low), min(1.0, high)
 
 
 def count_of(evidence: Evidence, name: str, true: int, predicted: int) -> Triple:
