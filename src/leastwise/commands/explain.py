@@ -99,6 +99,7 @@ class Explain:
             with report.progress(console, "audit", data.names) as watch:
                 task.run(watch, False)
         evidence = evidences.load(folder)
+        moments, points = None, None
         try:
             moments = geometry.moments(auditor.model, data, device=device)
             plane = geometry.own_plane() if moments.centre.shape[1] == 2 else None
@@ -107,7 +108,6 @@ class Explain:
             points = None if plane is None else geometry.scatter(auditor.model, data, plane, device=device)[0]
         except ValueError as reason:  # a black box, or a network without a last linear layer
             report.say(console, f"features were not looked at: {reason}")
-            moments = points = None
         in_order = None if points is None else points[np.argsort(data.ids)]
         found = stated(report.reasons(evidence, self.condition, moments, in_order), target.model)
         order = sorted(found["extremes"], key=lambda one: found["accuracy"][found["condition"]][data.names.index(one)])

@@ -117,7 +117,7 @@ def present(made: Made) -> list[int]:
 def figures(made: Made) -> list[Figure]:
     names, order = made["classes"], present(made)
     condition, base = made["condition"], made["clean"]
-    found = []
+    found: list[Figure | None] = []
     if condition != base:
         robust, clean = made["accuracy"][condition], made["accuracy"][base]
         small = len(order) <= 14

@@ -11,7 +11,7 @@ import altair as alt
 
 from leastwise.report.charts import Spec, finished
 
-COLOURS = [f"var(--s{n})" for n in range(1, 9)]
+COLOURS = [f"var(--s{n})" for n in range(1, 11)]
 SHAPES = ["circle", "square", "diamond", "triangle-up", "cross", "triangle-down"]
 DASHES: list[list[int]] = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3]]
 TICKS = 24  # more categories than this are numbered instead of named

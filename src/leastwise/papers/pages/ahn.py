@@ -164,9 +164,9 @@ def while_training(given: Given, kinds: Sequence[str]) -> Drawn:
             series = [
                 Series(role, column(tallies, c), tuple(float(e) for e in range(1, len(tallies) + 1)))
                 for (role, kind), tallies in curves.items()
-                if kind == what and tallies
+                if kind == what  # of a training without attack a robust line is empty, and keeps the others' colours
             ]
-            if series:
+            if any(one.x for one in series):
                 title = f"{class_name(given, c)}, {what} training accuracy"
                 axes = Axes("epoch", "accuracy in %", 0.0, 100.0)
                 panels.append(Figure(title, "", lines(series, axes, f"{title} over the epochs.", height=280)))

@@ -1,6 +1,6 @@
 """The kinds of figures that the papers have, from audits to charts; accuracies in percent."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Float
@@ -104,11 +104,19 @@ def alike(given: Given, roles: Sequence[str], title: str, *begin: str, bars: boo
     audits, notes = available(given, roles, *begin)
     if not audits:
         return Drawn(notes=notes)
+    audits = {short: audits[role] for role, short in zip(audits, without_shared_word(audits), strict=True)}
     wide = [deviations_of(given, audits, title)] if bars else []
     if matrix and len(audits) > 1:
         accuracy = np.stack([profile(one) for one in audits.values()])
         wide.append(cosine_figure(list(audits), accuracy, title))
     return Drawn(wide=tuple(wide), notes=notes)
+
+
+def without_shared_word(roles: Iterable[str]) -> list[str]:
+    """The first word of all, such as the data set, is in the title already."""
+    parts = [role.partition(" ") for role in roles]
+    shared = len({first for first, _, _ in parts}) == 1 and all(rest for _, _, rest in parts) and len(parts) > 1
+    return [rest if shared else "".join((first, space, rest)) for first, space, rest in parts]
 
 
 def confusion_figure(

@@ -102,12 +102,12 @@ def cv_without_noise(same: Same) -> Triple:
 
 
 def mcd(same: Same) -> Triple:
-    value, low, high = bootstrapped(same, gap, 100)
+    value, low, high = bootstrapped(same, gap, 100.0)
     return value, max(0.0, low), min(100.0, high)
 
 
 def sd(same: Same) -> Triple:
-    value, low, high = bootstrapped(same, deviation, 100)
+    value, low, high = bootstrapped(same, deviation, 100.0)
     return value, max(0.0, low), high
 
 
@@ -119,10 +119,10 @@ def sd_without_noise(same: Same) -> Triple:
 
 def worst_deviation(same: Same) -> Triple:
     """The lowest class minus the overall accuracy."""
-    return bootstrapped(same, lambda a, n: np.nanmin(a, axis=-1) - average(a, n), 100)
+    return bootstrapped(same, lambda a, n: np.nanmin(a, axis=-1) - average(a, n), 100.0)
 
 
-def difference(pair: Same, statistic: Statistic, times: float = 100) -> Triple:
+def difference(pair: Same, statistic: Statistic, times: float = 100.0) -> Triple:
     """The second minus the first."""
     value, low, high = change(pair, statistic)
     return times * value, times * low, times * high
