@@ -65,7 +65,7 @@ def heat(
             grid=False,
             labels=named,
             labelAngle=-90 if len(columns) > 4 else 0,
-            labelLimit=110,
+            labelLimit=150,
             labelOverlap=False,
             labelFontSize=letters,
         ),
@@ -74,7 +74,7 @@ def heat(
         "name:N",
         sort=list(rows),
         scale=alt.Scale(domain=list(rows)),
-        axis=alt.Axis(title=None, grid=False, labels=named, labelLimit=130, labelOverlap=False, labelFontSize=letters),
+        axis=alt.Axis(title=None, grid=False, labels=named, labelLimit=180, labelOverlap=False, labelFontSize=letters),
     )
     tip = [
         alt.Tooltip("name:N", title=look.down),

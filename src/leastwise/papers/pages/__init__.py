@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from leastwise.papers import PAPERS
+from leastwise.papers.cost import released
 from leastwise.papers.declare import Exhibit, Paper
 from leastwise.papers.pages import ahn, benz2021, claims, tian2021, tradeoff2022
 from leastwise.papers.pages.drawn import Drawn, numbers
 from leastwise.papers.pages.given import Given
 from leastwise.papers.pages.sheets import Sheet, as_csv, as_latex, as_rows, sheet
-from leastwise.papers.recipes import Recipe
+from leastwise.papers.recipes import Absent, Recipe
 from leastwise.papers.reported import footnotes
 from leastwise.papers.scales import SCALES
 from leastwise.papers.verdicts import Results, View, judged
@@ -151,12 +152,15 @@ def heading(exhibit_id: str) -> str:
 
 def basis(one: Exhibit, scale: str) -> str:
     """The networks behind an exhibit at this scale."""
-    trained = one.trainings(scale)
-    if not trained:
-        return "no training of our own" if one.needs else "computed from the paper alone"
-    archs, data, epochs = (
-        ", ".join(dict.fromkeys(values))
-        for values in ([t.arch for t in trained], [t.data.name for t in trained], [str(t.epochs) for t in trained])
-    )
-    count = f"{len(trained)} training{'s' if len(trained) > 1 else ''}"
-    return f"{count} of {archs} on {data}; {epochs} epochs"
+    recipes = [recipe for parts in one(scale).values() for recipe in parts if not isinstance(recipe, Absent)]
+    given_away = len(released(recipes))
+    said = [f"{given_away} released network{'s' if given_away > 1 else ''}"] if given_away else []
+    if trained := one.trainings(scale):
+        archs, data, epochs = (
+            ", ".join(dict.fromkeys(values))
+            for values in ([t.arch for t in trained], [t.data.name for t in trained], [str(t.epochs) for t in trained])
+        )
+        count = f"{len(trained)} training{'s' if len(trained) > 1 else ''}"
+        said.insert(0, f"{count} of {archs} on {data}; {epochs} epochs")
+    nothing = "nothing can be had at this scale" if one.needs else "computed from the paper alone"
+    return "; ".join(said) or nothing

@@ -211,7 +211,7 @@ def by_condition(given: Given, role: str, title: str) -> Drawn:
     if not audits:
         return Drawn(notes=(f"Not shown: {title} ({given.why(role)}).",))
     accuracy = np.stack([profile(one) for one in audits.values()])
-    return Drawn(wide=(deviations_of(given, audits, title), cosine_figure(list(audits), accuracy, title)))
+    return Drawn(wide=(deviations_of(given, audits, title, "conditions"), cosine_figure(list(audits), accuracy, title)))
 
 
 def fig16(given: Given) -> Drawn:
@@ -259,7 +259,7 @@ def extras(given: Given) -> Drawn:
         made.append(Drawn(panels=panels, notes=notes))
     clean, _ = available(given, given.roles)
     wide = tuple(logit_similarity(given, one, f"Cosines of mean logits, {role}") for role, one in clean.items())
-    return together(made) + Drawn(panels=wide)
+    return together(made) + Drawn(wide=wide)
 
 
 DRAWINGS = {

@@ -64,7 +64,7 @@ def profile(audited: Audited) -> "np.ndarray":
     return np.asarray(evidence.tally(name).accuracy.numpy())
 
 
-def deviations_of(given: Given, audits: Mapping[str, Audited], title: str) -> Figure:
+def deviations_of(given: Given, audits: Mapping[str, Audited], title: str, what: str = "models") -> Figure:
     """Deviations of several models in one figure: bars, or lines where there are many classes."""
     names = given.labels(names_of(audits))
     accuracy = 100 * np.stack([profile(one) for one in audits.values()])
@@ -79,7 +79,7 @@ def deviations_of(given: Given, audits: Mapping[str, Audited], title: str) -> Fi
     about = f"Class accuracy minus the mean of the classes, {title}."
     few = len(keep) <= TICKS
     spec = grouped(series, labels, axes, about, 280) if few else lines(series, axes, about, labels, 280)
-    return Figure(f"Deviations, {title}", f"{len(series)} models, {len(keep)} classes", spec, least=520)
+    return Figure(f"Deviations, {title}", f"{len(series)} {what}, {len(keep)} classes", spec, least=520)
 
 
 def cosine_figure(names: Sequence[str], accuracy: Float[np.ndarray, "m k"], title: str) -> Figure:
@@ -127,7 +127,8 @@ def confusion_figure(
     matrix = confusion(evidence, name)
     mutual = symmetry(matrix, shuffles=199 if evidence.k > 50 else 1999)
     values = matrix.astype(np.float64) if counts else 100 * rates(matrix)
-    told = f"under {name}; symmetry {mutual.score:.2f} (p = {mutual.p:.2g})" if mutual.score == mutual.score else name
+    score = f"{mutual.score:.2f}".replace("-", "−")
+    told = f"under {name}; symmetry {score} (p = {mutual.p:.2g})" if mutual.score == mutual.score else f"under {name}"
     wrong = mistakes(matrix)
     order = [int(c) for c in grouped_order(evidence.groups, evidence.k)] if by_groups else list(range(evidence.k))
     order = [c for c in order if matrix[c].sum() or matrix[:, c].sum()]
@@ -151,6 +152,8 @@ def block(
 ) -> Figure:
     """Some rows and columns of a matrix."""
     cells = [(names[a], names[b], float(values[a, b])) for a in down for b in across if diagonal or a != b]
+    if not any(value == value and value for _, _, value in cells):
+        told = f"{told}; every cell is 0"
     rows, columns = [names[c] for c in down], [names[c] for c in across]
     least = 130 + 34 * len(across) if len(across) <= 12 else LABELS + CELL * len(across)
     if len(across) > NAMED:
