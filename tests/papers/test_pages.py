@@ -76,8 +76,9 @@ def test_without_results_every_printed_number_says_why_ours_is_missing(exhibit: 
         assert made.notes or made.ours
 
 
-@pytest.mark.medium
-@pytest.mark.parametrize("scale_name", ["smoke", "full"])
+@pytest.mark.parametrize(
+    "scale_name", [pytest.param("smoke", marks=pytest.mark.medium), pytest.param("full", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("exhibit", EXHIBITS.values(), ids=lambda one: one.id)
 def test_with_results_all_is_drawn_and_every_printed_number_has_ours(exhibit: Exhibit, scale_name: str) -> None:
     made = draw(given(exhibit.id, results_of(exhibit.id, scale_name), scale_name))

@@ -18,10 +18,10 @@ pytestmark = pytest.mark.medium
 # One exhibit of each kind: bars, deviations and cosines, epochs, matrices and zooms, bars of several defences, pairs of
 # bars, pictures, planes, rankings, tables.
 KINDS = {
-    "benz2021": ("fig1", "fig4", "fig8", "fig13"),
-    "tian2021": ("fig1", "fig3a", "fig3bcd", "fig6", "table3"),
+    "benz2021": ("fig1", "fig6", "fig8", "fig13"),
+    "tian2021": ("fig3a", "fig3bcd", "fig6", "table4"),
     "tradeoff2022": ("fig3",),
-    "ahn": ("fig4", "fig7"),
+    "ahn": ("fig4", "fig3"),
 }
 BEYOND = """() => [...document.querySelectorAll("figure svg")].filter(svg => {
     const frame = svg.closest(".chart").getBoundingClientRect(), box = svg.getBoundingClientRect();

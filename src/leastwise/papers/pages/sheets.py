@@ -1,6 +1,6 @@
 """Tables: what the paper printed beside ours, as HTML cells, CSV and LaTeX."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,7 +89,16 @@ def sheet(exhibit: str, scale: str, ours: Ours) -> Sheet | None:
         unit = cell.unit if cell is not None else units.get(column, unit_of(column))
         entries[row, column] = Entry(cell, ours.get((row, column), UNCOMPARED), unit)
     rows, columns = (tuple(dict.fromkeys(place[i] for place in places)) for i in (0, 1))
-    return Sheet(exhibit, scale, rows, columns, entries)
+    return Sheet(exhibit, scale, rows, beside_their_own(columns, units), entries)
+
+
+def beside_their_own(columns: Iterable[str], printed: Container[str]) -> tuple[str, ...]:
+    """`CV without noise` follows the printed `CV`; other columns of ours come last."""
+    order: list[str] = []
+    for column in columns:
+        own = [p for p in order if p in printed and column not in printed and column.startswith(f"{p} ")]
+        order.insert(order.index(own[-1]) + 1 if own else len(order), column)
+    return tuple(order)
 
 
 def unit_of(column: str) -> str:
