@@ -230,12 +230,12 @@ def table(made: Made) -> tuple[list[str], list[list[str]]]:
     rows = []
     for c in present(made)[:ROWS]:
         row = [made["classes"][c]]
-        row += [shown(made["accuracy"][name][c], 100, 1) for name in (condition, base)]
-        row.append(shown(made["in_flow"][c], 100, 1))
-        row.append(shown(made["drop_share"][c] if made["drop_share"] is not None else None, 100, 1))
-        row += [shown(made["entropy"][base][c], 1, 3), shown(made["cvc"][base][c], 1, 4)]
+        row += [shown(made["accuracy"][name][c], 100.0, 1) for name in (condition, base)]
+        row.append(shown(made["in_flow"][c], 100.0, 1))
+        row.append(shown(made["drop_share"][c] if made["drop_share"] is not None else None, 100.0, 1))
+        row += [shown(made["entropy"][base][c], 1.0, 3), shown(made["cvc"][base][c], 1.0, 4)]
         if own:
-            row += [own["most_similar"][c], shown(own["similarity"][c], 1, 3), shown(own["variance"][c], 1, 4)]
+            row += [own["most_similar"][c], shown(own["similarity"][c], 1.0, 3), shown(own["variance"][c], 1.0, 4)]
         rows.append(row)
     return columns, rows
 
