@@ -129,7 +129,7 @@ def features(found: Moments, names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def points(evidence: Evidence, plane: Float[np.ndarray, "n 2"]) -> list[list[float]]:
+def points(evidence: Evidence, plane: Float[np.ndarray, "n 2"]) -> list[list[float | int]]:
     """x, y and class of the first images of each class."""
     rows = np.concatenate([np.flatnonzero(evidence.labels == c)[:PER_CLASS] for c in range(evidence.k)])
     return [[float(f"{plane[i, 0]:.4g}"), float(f"{plane[i, 1]:.4g}"), int(evidence.labels[i])] for i in rows]
