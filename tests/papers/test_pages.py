@@ -18,7 +18,7 @@ from leastwise.papers import PAPERS, Exhibit, Measured, Recipe, planned
 from leastwise.papers.pages import DRAWINGS, EXHIBITS, draw, figure_csv, heading, write
 from leastwise.papers.pages.claims import SMOKE
 from leastwise.papers.pages.given import NOT_RUN, Given, Value
-from leastwise.papers.pages.sheets import UNCOMPARED, as_csv, as_latex, as_rows, sheet
+from leastwise.papers.pages.sheets import UNCOMPARED, UNDEFINED, as_csv, as_latex, as_rows, sheet
 from leastwise.papers.reported import table
 from leastwise.papers.scales import scale
 from leastwise.papers.verdicts import Found, Results, View
@@ -83,7 +83,7 @@ def test_without_results_every_printed_number_says_why_ours_is_missing(exhibit: 
 def test_with_results_all_is_drawn_and_every_printed_number_has_ours(exhibit: Exhibit, scale_name: str) -> None:
     made = draw(given(exhibit.id, results_of(exhibit.id, scale_name), scale_name))
     drawn = exhibit.id.partition("/")[2].startswith("table") or made.panels or made.wide or made.images
-    assert drawn or "tinyimages" in str(made.ours)
+    assert drawn or "nothing to share" in str(made.notes)
     table_made = sheet(exhibit.id, scale_name, made.ours)
     for row, cells in table(exhibit.id).items():
         for column in cells:
@@ -184,6 +184,11 @@ def test_reasons_reach_the_cells() -> None:
     assert all(line["why not"] for line in lines) and {line["scale"] for line in lines} == {"lite"}
     assert table_made.why("ImageNet") == "imagenet is too large for two cores"
     assert as_latex(table_made).count(r"\\") == len(table_made.rows) + 1
+
+
+def test_a_number_that_is_not_defined_says_so() -> None:
+    made = sheet("tian2021/table5", "full", {("CIFAR-10", "standard CV"): (float("nan"),) * 3})
+    assert made is not None and made.entries["CIFAR-10", "standard CV"].ours == UNDEFINED
 
 
 def test_agreement_is_said_but_not_at_smoke_scale() -> None:

@@ -16,6 +16,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class More:
+    """A value of its own, so that these words follow the first model."""
+
+    more: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="MODEL")] = ()
+    """further models, or folders of audits, of the same classes"""
+
+
+@dataclass(frozen=True)
 class Explain:
     """Say what weak classes have in common: similarity, variance, confusion, entropy, images, and other models.
 
@@ -25,8 +33,7 @@ class Explain:
     """
 
     target: tyro.conf.OmitArgPrefixes[Target]
-    more: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="MODEL…")] = ()
-    """further models, or folders of audits, of the same classes"""
+    others: tyro.conf.OmitArgPrefixes[More] = More()
     attack: Annotated[str, tyro.conf.arg(metavar="LIST")] = "clean,pgd20"
     """what to audit a model with; names separated by commas"""
     eps: Annotated[str, tyro.conf.arg(metavar="EPS")] = "8/255"
@@ -47,7 +54,7 @@ class Explain:
         if self.out.suffix.lower() not in (".html", ".htm"):
             raise ValueError(f"--out must end in .html, but saw {self.out}")
         console = Screen()
-        names = (self.target.model, *self.more)
+        names = (self.target.model, *self.others.more)
         if len(set(names)) != len(names):
             raise ValueError("the same model was given twice: give each once")
         made: dict[str, dict[str, Any]] = {}

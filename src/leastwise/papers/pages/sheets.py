@@ -9,6 +9,7 @@ from leastwise.papers.reported import Cell, table
 from leastwise.report.export import csv_text, latex
 
 UNCOMPARED = "nothing here corresponds to it"
+UNDEFINED = "not defined for these results"
 DIGITS = {"%": 1, "points": 1, "%²": 1, "images": 0, "": 2, "times": 1, "1/255": 0, "nats": 2}
 RELATIONS = {"=": "equal", ">": "above", "<": "below", "about": "about"}  # a sign would be a formula to a spreadsheet
 SIGNS = {
@@ -87,7 +88,9 @@ def sheet(exhibit: str, scale: str, ours: Ours) -> Sheet | None:
     for row, column in places:
         cell = printed.get(row, {}).get(column)
         unit = cell.unit if cell is not None else units.get(column, unit_of(column))
-        entries[row, column] = Entry(cell, ours.get((row, column), UNCOMPARED), unit)
+        value = ours.get((row, column), UNCOMPARED)
+        undefined = not isinstance(value, str) and value[0] != value[0]
+        entries[row, column] = Entry(cell, UNDEFINED if undefined else value, unit)
     rows, columns = (tuple(dict.fromkeys(place[i] for place in places)) for i in (0, 1))
     return Sheet(exhibit, scale, rows, beside_their_own(columns, units), entries)
 
