@@ -19,6 +19,7 @@ VERBS = {
     "audit": "attack a classifier and report every class, with intervals",
     "report": "make one self-contained HTML page, or a table, of audits",
     "compare": "compare models class by class on the same images",
+    "explain": "what weak classes have in common: confusion, features, images, other models",
     "race": "find the worst class with as few attacks as possible",
     "gate": "pass, fail or inconclusive: does a result meet its demands?",
     "power": "how many images per class show a difference",

@@ -10,6 +10,7 @@ from leastwise.commands.calibrate import Calibrate
 from leastwise.commands.compare import Compare
 from leastwise.commands.data import Data
 from leastwise.commands.demo import Demo
+from leastwise.commands.explain import Explain
 from leastwise.commands.gate import Gate
 from leastwise.commands.listing import List
 from leastwise.commands.power import Power
@@ -23,6 +24,7 @@ COMMANDS: dict[str, Any] = {
     "audit": Audit,
     "report": Report,
     "compare": Compare,
+    "explain": Explain,
     "race": Race,
     "gate": Gate,
     "power": Power,

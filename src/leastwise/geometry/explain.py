@@ -1,12 +1,13 @@
 """Everything that one audit says about why its weak classes are weak."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from leastwise.evidence import Evidence
 from leastwise.geometry.confusion import (
+    SHUFFLES,
     Communities,
     Inside,
     Matrix,
@@ -22,6 +23,8 @@ from leastwise.geometry.outputs import cvc, entropy
 from leastwise.geometry.profiles import RankCorrelation, rank_correlation
 from leastwise.geometry.similarity import Square, inter_class_similarity, mean_logit_similarity
 
+FEW, MOST = 50, 200  # classes: beyond, fewer permutations; none, and no communities (at 1,000 both take half a minute)
+
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
@@ -34,7 +37,7 @@ class Explanation:
     attractor: int | None  # the class that most mistakes end in; None without a mistake
     symmetry: Symmetry
     inside: Inside | None  # superclasses, if the data have any
-    communities: Communities | None
+    communities: Communities | None  # the same, and not too many classes
     logit_similarity: Square
     candidates: Mapping[str, PerClass]  # what may make a class weak
     predicts: Mapping[str, RankCorrelation]  # how each candidate orders the classes' accuracy
@@ -65,13 +68,21 @@ def explain(evidence: Evidence, condition: str, clean: str = "clean", found: Mom
         confusion=matrix,
         in_flow=flow,
         attractor=None if np.isnan(flow).all() else int(flow.argmax()),
-        symmetry=symmetry(matrix),
+        symmetry=mutual(matrix),
         inside=inside_groups(matrix, evidence.groups) if evidence.groups else None,
-        communities=against_groups(matrix, evidence.groups, len(evidence.groups)) if evidence.groups else None,
+        communities=against_groups(matrix, evidence.groups, len(evidence.groups))
+        if evidence.groups and evidence.k <= MOST
+        else None,
         logit_similarity=mean_logit_similarity(evidence, condition),
         candidates=candidates,
         predicts={name: rank_correlation(values, robust) for name, values in candidates.items()},
     )
+
+
+def mutual(matrix: Matrix) -> Symmetry:
+    k = len(matrix)
+    found = symmetry(matrix, shuffles=SHUFFLES if k <= FEW else SHUFFLES // 10 if k <= MOST else 0)
+    return replace(found, p=float("nan")) if k > MOST else found
 
 
 def by_class(evidence: Evidence, condition: str) -> PerClass:

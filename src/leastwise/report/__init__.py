@@ -2,28 +2,37 @@
 
 from leastwise.report.compare import comparison, print_comparison, sides, strongest
 from leastwise.report.costs import read_costs
+from leastwise.report.explaining import explain_page, explain_text, sheet
 from leastwise.report.export import table_csv, table_latex, table_markdown, write_csv, write_parquet
 from leastwise.report.fairness import fairness, game_line
 from leastwise.report.findings import finding, remarks, told
 from leastwise.report.live import progress, steps, transfer
 from leastwise.report.page import Audited, page
 from leastwise.report.racing import race_sentence, racing
+from leastwise.report.reasons import FILE as EXPLAIN
+from leastwise.report.reasons import across, homed, overfitted, reasons
 from leastwise.report.results import facts, measured, opened, opened_all
 from leastwise.report.summary import summary
 from leastwise.report.table import compared, headline, pick, print_classes, say, what_changed
 
 __all__ = [
+    "EXPLAIN",
     "Audited",
+    "across",
     "compared",
     "comparison",
+    "explain_page",
+    "explain_text",
     "facts",
     "fairness",
     "finding",
     "game_line",
     "headline",
+    "homed",
     "measured",
     "opened",
     "opened_all",
+    "overfitted",
     "page",
     "pick",
     "print_classes",
@@ -32,8 +41,10 @@ __all__ = [
     "race_sentence",
     "racing",
     "read_costs",
+    "reasons",
     "remarks",
     "say",
+    "sheet",
     "sides",
     "steps",
     "strongest",

@@ -5,7 +5,7 @@ colour alone: what is marked also has a sign, a shape or a place. Accuracies are
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import altair as alt
@@ -46,6 +46,7 @@ class Bar:
     high: float | None = None
     n: int = 0
     marked: bool = False
+    about: str = ""  # said when pointing at it; the interval and the number of images unless given
 
 
 def rounded(value: float | None) -> float | None:
@@ -71,7 +72,7 @@ def finished(layers: Sequence[alt.Chart], values: Sequence[Spec], height: int, a
 
 def classes(names: Sequence[str], step: int) -> alt.Y:
     """The rows of a list, in the order given; the gap of a shortened list keeps its place."""
-    axis = alt.Axis(title=None, labelLimit=150, labelFontSize=11 if step < ROW else 12, labelOverlap=False, grid=False)
+    axis = alt.Axis(title=None, labelLimit=180, labelFontSize=11 if step < ROW else 12, labelOverlap=False, grid=False)
     return alt.Y("name:N", sort=list(names), scale=alt.Scale(domain=list(names)), axis=axis)
 
 
@@ -82,6 +83,10 @@ def step_of(rows: Sequence[Any]) -> int:
 def points_axis(title: str) -> alt.Axis:
     signed = "datum.value > 0 ? '+' + datum.label : datum.label"
     return alt.Axis(title=title, format="d", labelExpr=signed, tickCount=5, labelFlush=False)
+
+
+def told(row: Bar) -> str:
+    return "" if row.value is None else f"{row.value:.1f} % [{row.low:.1f}, {row.high:.1f}], {row.n:,} images"
 
 
 def bars(rows: Sequence[Bar], overall: float, about: str) -> Spec:
@@ -95,9 +100,7 @@ def bars(rows: Sequence[Bar], overall: float, about: str) -> Spec:
             "high": rounded(row.high),
             "marked": row.marked,
             "text": "" if row.value is None else f"{row.value:.1f}{MARK if row.marked else ''}",
-            "about": ""
-            if row.value is None
-            else f"{row.value:.1f} % [{row.low:.1f}, {row.high:.1f}], {row.n:,} images",
+            "about": row.about or told(row),
         }
         for row in rows
     ]
@@ -127,7 +130,7 @@ def bars(rows: Sequence[Bar], overall: float, about: str) -> Spec:
     return finished(layers, values, step * len(rows), about)
 
 
-def deviations(rows: Sequence[Bar], about: str) -> Spec:
+def deviations(rows: Sequence[Bar], about: str, title: str = "points from overall accuracy") -> Spec:
     """Class accuracy minus overall accuracy (Benz): bars to the left are classes that are worse off."""
     step = step_of(rows)
     reach = max((abs(row.value) for row in rows if row.value is not None), default=1.0)
@@ -145,10 +148,10 @@ def deviations(rows: Sequence[Bar], about: str) -> Spec:
     x = alt.X(
         "value:Q",
         scale=alt.Scale(domain=[-reach, reach]),
-        axis=points_axis("points from overall accuracy"),
+        axis=points_axis(title),
     )
     fill = alt.when("datum.marked").then(alt.value("var(--weak)")).otherwise(alt.value("var(--bar)"))
-    tip = [alt.Tooltip("name:N", title="class"), alt.Tooltip("text:N", title="points from overall")]
+    tip = [alt.Tooltip("name:N", title="class"), alt.Tooltip("text:N", title=title)]
     layers = [
         base.mark_bar(height=step - 7, cornerRadiusEnd=2).encode(x=x, color=fill, tooltip=tip),
         base.mark_text(align="left", dx=8, fontSize=11 if step < ROW else 12).encode(
@@ -212,8 +215,15 @@ class Line:
 def curves(lines: Sequence[Line], norm: str, about: str) -> Spec:
     """Security curves: how accuracy falls as the attacker may change more."""
     pixels = norm == "Linf"
+    scaled = [replace(line, eps=tuple(round(255 * e, 3) for e in line.eps)) if pixels else line for line in lines]
+    title = "largest change of a pixel, in 1/255" if pixels else f"largest {norm} distance"
+    return class_lines(scaled, title, "eps × 255" if pixels else "eps", about)
+
+
+def class_lines(lines: Sequence[Line], title: str, short: str, about: str, band: bool = False) -> Spec:
+    """Accuracy of classes over some number; `band` shades what lies between the best and the worst of them."""
     values = [
-        {"name": line.name, "eps": round(255 * e, 3) if pixels else e, "value": rounded(a), "kind": line.kind}
+        {"name": line.name, "eps": e, "value": rounded(a), "kind": line.kind}
         for line in lines
         for e, a in zip(line.eps, line.accuracy, strict=True)
     ]
@@ -227,34 +237,32 @@ def curves(lines: Sequence[Line], norm: str, about: str) -> Spec:
     shape = alt.Shape(
         "kind:N", scale=alt.Scale(domain=kinds, range=["circle", "diamond", "square", "cross"]), legend=None
     )
-    base = alt.Chart().encode(
-        x=alt.X(
-            "eps:Q",
-            axis=alt.Axis(
-                title="largest change of a pixel, in 1/255" if pixels else f"largest {norm} distance",
-                grid=False,
-                tickCount=6,
-                format="~g",
-            ),
-        ),
-        y=alt.Y(
-            "value:Q",
-            scale=alt.Scale(domain=[0, 100]),
-            axis=alt.Axis(title="accuracy in %", values=[0, 25, 50, 75, 100]),
-        ),
-        detail="name:N",
+    axis = alt.Axis(title=title, grid=False, tickCount=6, format="~r", tickMinStep=1 if short == "epoch" else 0)
+    x = alt.X("eps:Q", scale=alt.Scale(nice=False), axis=axis)
+    y = alt.Y(
+        "value:Q", scale=alt.Scale(domain=[0, 100]), axis=alt.Axis(title="accuracy in %", values=[0, 25, 50, 75, 100])
     )
+    base = alt.Chart().encode(x=x, y=y, detail="name:N")
     tip = [
         alt.Tooltip("name:N", title="class"),
-        alt.Tooltip("eps:Q", title="eps × 255" if pixels else "eps"),
+        alt.Tooltip("eps:Q", title=short),
         alt.Tooltip("value:Q", title="accuracy, %", format=".1f"),
     ]
-    told = base.transform_filter("datum.kind !== 'other'")
+    said = base.transform_filter("datum.kind !== 'other'")
+    many = max((len(line.eps) for line in lines), default=0) > 20
     layers = [
         base.transform_filter("datum.kind === 'other'").mark_line(strokeWidth=1).encode(color=paint, tooltip=tip),
-        told.mark_line(strokeWidth=2).encode(color=paint, strokeDash=dash),
-        told.mark_point(filled=True, size=42, opacity=1).encode(color=paint, shape=shape, tooltip=tip),
+        said.mark_line(strokeWidth=2).encode(color=paint, strokeDash=dash),
+        said.mark_point(filled=True, size=12 if many else 42, opacity=1).encode(color=paint, shape=shape, tooltip=tip),
     ]
+    if band:
+        ends = (
+            alt.Chart()
+            .transform_aggregate(least="min(value)", most="max(value)", groupby=["eps"])
+            .mark_area(color="var(--bar)", opacity=0.12)
+            .encode(x=x, y=alt.Y("least:Q", title="accuracy in %"), y2="most:Q")
+        )
+        layers = [ends, *layers]
     return finished(layers, values, 300, about, right=16)
 
 

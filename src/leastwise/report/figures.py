@@ -13,7 +13,7 @@ from leastwise.report import charts
 from leastwise.report.changes import Change
 from leastwise.report.charts import Bar, Difference, Line, Spec
 from leastwise.report.curves import Curve, clean, radius_text
-from leastwise.report.heat import heat
+from leastwise.report.heat import Look, heat
 from leastwise.statistics import wilson
 
 MANY = 40  # more classes than this are shortened to both ends
@@ -188,7 +188,7 @@ def matrix_figure(
     cells = [(evidence.names[a], evidence.names[b], float(share[a, b])) for a in order for b in order]
     if firsts:
         told += ", superclasses together"
-    spec = heat(cells, names, [evidence.names[c] for c in firsts], across, about)
+    spec = heat(cells, names, names, [evidence.names[c] for c in firsts], Look(across), about)
     return Figure(title, told, spec, least=LABELS + CELL * len(names))
 
 

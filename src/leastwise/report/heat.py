@@ -1,62 +1,104 @@
-"""A square of percentages as a Vega-Lite specification."""
+"""A rectangle of numbers as a Vega-Lite specification: confusions in percent or counts, cosines."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import altair as alt
 
-from leastwise.report.charts import Spec, finished, rounded
+from leastwise.report.charts import Spec, finished
+
+NUMBERED = 12  # rows up to which every cell shows its number
+NAMED = 45  # rows up to which they have names; of more, pointing at a cell gives them
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the cells of a map are and how they are written."""
+
+    across: str = "predicted class"
+    unit: str = "% of the class"
+    down: str = "true class"
+    digits: int = 0
+    signed: bool = False  # cosines: negative cells have the other colour
+    least_top: float = 10.0  # the value that has the full colour is the largest one, or at least this
+
+
+def step_of(size: int) -> int:
+    """Pixels of a row."""
+    return 34 if size <= NUMBERED else 20 if size <= 24 else 15 if size <= NAMED else max(2, 600 // size)
 
 
 def heat(
-    cells: Sequence[tuple[str, str, float]], order: Sequence[str], firsts: Sequence[str], across: str, about: str
+    cells: Sequence[tuple[str, str, float]],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    firsts: Sequence[str],
+    look: Look,
+    about: str,
 ) -> Spec:
-    """A square of percentages, row to column; `firsts` begin a superclass and get a line before them."""
-    size = len(order)
-    numbers, step = size <= 12, 34 if size <= 12 else 20 if size <= 24 else 15
+    """Row to column; `firsts` begin a superclass and get a line before them. Cells of 0 and missing ones stay empty."""
+    size = max(len(rows), len(columns))
+    numbers, step = size <= NUMBERED, step_of(len(rows))
+    named = size <= NAMED
+    smallest = 0.5 * 10**-look.digits
     values = [
-        {"name": a, "to": b, "value": rounded(v), "text": f"{v:.0f}" if v >= 0.5 else ""} for a, b, v in cells if v > 0
+        {
+            "name": a,
+            "to": b,
+            "value": float(f"{v:.4g}"),
+            "text": f"{v:.{look.digits}f}".replace("-", "−") if abs(v) >= smallest else "",
+        }
+        for a, b, v in cells
+        if v == v and v != 0
     ]
-    off = [v for a, b, v in cells if a != b]
-    top = max([*off, 10.0])
+    top = max([*(abs(v) for a, b, v in cells if a != b and v == v), look.least_top])
+    square = rows is columns or list(rows) == list(columns)
+
+    letters = 12 if numbers else 10
     x = alt.X(
         "to:N",
-        sort=list(order),
-        scale=alt.Scale(domain=list(order)),
+        sort=list(columns),
+        scale=alt.Scale(domain=list(columns)),
         axis=alt.Axis(
-            title=across,
+            title=look.across,
             orient="top",
-            labelAngle=-90 if size > 6 else 0,
-            labelLimit=90,
+            grid=False,
+            labels=named,
+            labelAngle=-90 if len(columns) > 4 else 0,
+            labelLimit=150,
             labelOverlap=False,
-            labelFontSize=12 if numbers else 10,
+            labelFontSize=letters,
         ),
     )
     y = alt.Y(
         "name:N",
-        sort=list(order),
-        scale=alt.Scale(domain=list(order)),
-        axis=alt.Axis(title=None, labelLimit=110, labelOverlap=False, labelFontSize=12 if numbers else 10),
+        sort=list(rows),
+        scale=alt.Scale(domain=list(rows)),
+        axis=alt.Axis(title=None, grid=False, labels=named, labelLimit=180, labelOverlap=False, labelFontSize=letters),
     )
     tip = [
-        alt.Tooltip("name:N", title="true class"),
-        alt.Tooltip("to:N", title=across),
-        alt.Tooltip("value:Q", title="% of the class", format=".1f"),
+        alt.Tooltip("name:N", title=look.down),
+        alt.Tooltip("to:N", title=look.across),
+        alt.Tooltip("value:Q", title=look.unit, format=f".{look.digits + 1}f" if look.digits < 2 else ".3f"),
     ]
     base = alt.Chart().encode(x=x, y=y)
-    shade = alt.Opacity("value:Q", scale=alt.Scale(domain=[0, top], range=[0.04, 1], clamp=True), legend=None)
-    fill = alt.when("datum.name === datum.to").then(alt.value("var(--calm)")).otherwise(alt.value("var(--weak)"))
-    layers = [base.mark_rect(stroke="var(--paper)", strokeWidth=1).encode(fill=fill, fillOpacity=shade, tooltip=tip)]
+    strength = "abs(datum.value)" if look.signed else "datum.value"
+    shade = alt.Opacity("strength:Q", scale=alt.Scale(domain=[0, top], range=[0.04, 1], clamp=True), legend=None)
+    calm = "datum.value > 0" if look.signed else "datum.name === datum.to" if square else "false"
+    fill = alt.when(calm).then(alt.value("var(--calm)")).otherwise(alt.value("var(--weak)"))
+    gap = 1 if step > 8 else 0
+    layers = [
+        base.transform_calculate(strength=strength)
+        .mark_rect(stroke="var(--paper)", strokeWidth=gap)
+        .encode(fill=fill, fillOpacity=shade, tooltip=tip)
+    ]
     if numbers:
-        ink = (
-            alt.when(f"datum.value > {0.55 * top}").then(alt.value("var(--on-weak)")).otherwise(alt.value("var(--ink)"))
-        )
+        dark = f"{strength} > {0.55 * top}"
+        ink = alt.when(dark).then(alt.value("var(--on-weak)")).otherwise(alt.value("var(--ink)"))
         layers.append(base.mark_text(fontSize=12).encode(text="text:N", color=ink, tooltip=tip))
     if 0 < len(firsts) <= size // 3:
         lines = alt.Chart(alt.InlineData(values=[{"name": name} for name in firsts]))
-        layers.append(lines.mark_rule(color="var(--muted)").encode(y=alt.Y("name:N", sort=list(order), bandPosition=0)))
-        layers.append(
-            lines.mark_rule(color="var(--muted)").encode(
-                x=alt.X("name:N", sort=list(order), bandPosition=0, title=across)
-            )
-        )
-    return finished(layers, values, step * size, about)
+        rule = lines.mark_rule(color="var(--muted)", strokeWidth=1 if step > 8 else 0.5)
+        layers.append(rule.encode(y=alt.Y("name:N", sort=list(rows), bandPosition=0)))
+        layers.append(rule.encode(x=alt.X("name:N", sort=list(columns), bandPosition=0, title=look.across)))
+    return finished(layers, values, step * len(rows), about)

@@ -1,17 +1,10 @@
-"""One or more audits -> one HTML file that needs no network: the page people read, send and print.
+"""One or more audits -> one HTML file that needs no network: the page people read, send and print."""
 
-Everything that comes from data passes through the template's escaping or travels compressed as base64, so no class
-name can become markup. The same evidence gives the same bytes.
-"""
-
-import base64
-import gzip
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from leastwise.evidence import Evidence
 from leastwise.masking import cautions
@@ -21,11 +14,10 @@ from leastwise.report.citations import bibtex, row_of, used
 from leastwise.report.curves import curves
 from leastwise.report.export import table_csv, table_latex, table_markdown
 from leastwise.report.findings import Finding, asides, finding, remarks
+from leastwise.report.html import drawn, rendered
+from leastwise.report.reasons import reasons
 from leastwise.report.table import percent, pick, same_images, span, what_changed
 from leastwise.statistics import CONFIDENCE, wilson
-
-if TYPE_CHECKING:
-    from leastwise.report.figures import Figure
 
 CLEAN = "clean"
 FEW_MODELS = 3  # of which all pairs are compared
@@ -38,6 +30,7 @@ class Audited:
     name: str
     evidence: Evidence
     run: Mapping[str, Any] = field(default_factory=dict)  # run.json, manifest.json: plain JSON values
+    explained: Mapping[str, Any] | None = None  # explain.json; what the evidence alone gives unless it is there
 
 
 def page(models: Sequence[Audited], title: str = "Class-wise robustness audit") -> str:
@@ -48,59 +41,27 @@ def page(models: Sequence[Audited], title: str = "Class-wise robustness audit") 
         raise ValueError(f"every model needs its own name, but saw {', '.join(m.name for m in models)}: rename one")
     if any(not model.evidence.conditions or not len(model.evidence.ids) for model in models):
         raise ValueError("evidence without images or conditions has nothing to show: audit again")
-    import jinja2
-
     specs: list[Any] = []
     exports: list[dict[str, str]] = []
     comparisons = compared_models(models, specs)
     views = [view(model, specs, exports) for model in models]
     conditions = list(dict.fromkeys(name for model in models for name in model.evidence.conditions))
     works = used(conditions, bool(comparisons))
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("leastwise.report", "assets"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    return rendered(
+        "page.html.j2",
+        specs,
+        exports,
+        {
+            "title": title,
+            "models": views,
+            "comparisons": comparisons,
+            "unpaired": [m.name for m in models[1:] if not same_images(models[0].evidence, m.evidence)],
+            "methods": [(name, row_of(name)) for name in conditions],
+            "works": works,
+            "bibtex": bibtex(works),
+            "confidence": f"{100 * CONFIDENCE:g} %",
+        },
     )
-    from leastwise.report.charts import CONFIG
-
-    payload = json.dumps({"config": CONFIG, "specs": specs, "exports": exports}, separators=(",", ":"), allow_nan=False)
-    return environment.get_template("page.html.j2").render(
-        title=title,
-        models=views,
-        comparisons=comparisons,
-        unpaired=[m.name for m in models[1:] if not same_images(models[0].evidence, m.evidence)],
-        methods=[(name, row_of(name)) for name in conditions],
-        works=works,
-        bibtex=bibtex(works),
-        confidence=f"{100 * CONFIDENCE:g} %",
-        payload=packed(payload),
-        drawing=drawing_code(),
-    )
-
-
-def packed(text: str) -> str:
-    """Compressed and in letters that are safe inside a script element: the drawing code shrinks from 0.9 to 0.4 MB."""
-    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
-
-
-@cache
-def drawing_code() -> str:
-    """Vega, Vega-Lite and Vega-Embed; putting them together takes seconds and always gives the same."""
-    import vl_convert
-
-    return packed(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
-
-
-def drawn(figures: "Sequence[Figure]", specs: list[Any]) -> list[dict[str, Any]]:
-    """What the template says of the figures; their specifications are numbered and go to the payload."""
-    shown = []
-    for figure in figures:
-        words = {"title": figure.title, "caption": figure.caption, "key": figure.key, "least": figure.least}
-        shown.append({"number": len(specs)} | words)
-        specs.append(figure.spec)
-    return shown
 
 
 def view(model: Audited, specs: list[Any], exports: list[dict[str, str]]) -> dict[str, Any]:
@@ -135,6 +96,7 @@ def view(model: Audited, specs: list[Any], exports: list[dict[str, str]]) -> dic
         ],
         "reach": drawn(figures.reachability_figures(evidence), specs),
         "curve": drawn([figures.curve_figure(evidence, one) for one in curves(evidence)], specs),
+        "explained": explained_part(model, specs),
         "warnings": cautions(evidence),
         "conditions": list(evidence.conditions),
         "rows": class_rows(evidence, order),
@@ -142,6 +104,13 @@ def view(model: Audited, specs: list[Any], exports: list[dict[str, str]]) -> dic
         "provenance": provenance(model),
         "recipe": json.dumps(json.loads(evidence.recipe), indent=1, sort_keys=True, ensure_ascii=False),
     }
+
+
+def explained_part(model: Audited, specs: list[Any]) -> dict[str, Any] | None:
+    from leastwise.report.explained import part
+
+    made = model.explained or reasons(model.evidence)
+    return None if made is None else part(made, specs)
 
 
 def corrected(found: Finding, unit: str = "") -> str:

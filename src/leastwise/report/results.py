@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,15 @@ from leastwise import evidence as evidences
 from leastwise.engine import MANIFEST, RUN, SUMMARY
 from leastwise.evidence import Evidence
 from leastwise.report.page import Audited
+from leastwise.report.reasons import beside
 from leastwise.statistics import Result, SingleImages
 
 
 def opened(folder: Path) -> Audited:
     """One audit, under the name of its model as it was typed, or else of its folder."""
     run = facts(folder)
-    return Audited(str(run.get("model") or folder.resolve().name), evidences.load(folder), run)
+    found = evidences.load(folder)
+    return Audited(str(run.get("model") or folder.resolve().name), found, run, beside(folder, found))
 
 
 def opened_all(folders: Sequence[Path], names: Sequence[str] = ()) -> tuple[Audited, ...]:
@@ -29,7 +32,7 @@ def opened_all(folders: Sequence[Path], names: Sequence[str] = ()) -> tuple[Audi
     chosen = next((c for c in choices if c and len(set(c)) == len(found)), None)
     if chosen is None:
         raise ValueError("the same result was given twice: give each folder once")
-    return tuple(Audited(name, one.evidence, one.run) for name, one in zip(chosen, found, strict=True))
+    return tuple(replace(one, name=name) for name, one in zip(chosen, found, strict=True))
 
 
 def facts(folder: Path) -> dict[str, Any]:

@@ -1,11 +1,44 @@
-"""The page of a paper."""
+"""Results of recipes -> one HTML page per paper with every exhibit drawn, and its numbers as CSV and LaTeX."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
+from leastwise.papers import PAPERS
+from leastwise.papers.cost import released
 from leastwise.papers.declare import Exhibit, Paper
-from leastwise.papers.recipes import Recipe
-from leastwise.papers.verdicts.view import Results
+from leastwise.papers.pages import ahn, benz2021, claims, tian2021, tradeoff2022
+from leastwise.papers.pages.drawn import Drawn, numbers
+from leastwise.papers.pages.given import Given
+from leastwise.papers.pages.sheets import Sheet, as_csv, as_latex, as_rows, sheet
+from leastwise.papers.recipes import Absent, Recipe
+from leastwise.papers.reported import footnotes
+from leastwise.papers.scales import SCALES
+from leastwise.papers.verdicts import Results, View, judged
+from leastwise.report.export import csv_text
+from leastwise.report.html import drawn as placed
+from leastwise.report.html import rendered
+from leastwise.store import write_atomic
+
+__all__ = ["DRAWINGS", "draw", "write"]
+
+PAGE = "index.html"
+DRAWINGS: dict[str, Callable[[Given], Drawn]] = {
+    **benz2021.DRAWINGS,
+    **tian2021.DRAWINGS,
+    **ahn.DRAWINGS,
+    **tradeoff2022.DRAWINGS,
+}
+EXHIBITS = {one.id: one for paper in PAPERS.values() for one in paper.exhibits}
+# What a reader must know before any number.
+CAVEATS = {
+    "smoke": "Scale smoke: shows only that everything runs. A few images inside the package and networks trained for "
+    "seconds; no number on this page means anything.",
+    "lite": "Scale lite: real data, but a small network and a short training on two cores. Nothing on this page is a "
+    "reproduction of the paper; printed numbers stand beside ours for orientation.",
+    "full": "Scale full: the paper’s own setting, with what it leaves open filled in as the footnotes say.",
+}
 
 
 def write(
@@ -16,5 +49,118 @@ def write(
     failed: Mapping[Recipe, str],
     folder: Path,
 ) -> tuple[Path, ...]:
-    """Write the page of a paper and the tables beside it."""
-    raise NotImplementedError("exhibits cannot be drawn yet")
+    """index.html, NAME.csv and NAME.tex of each table, NAME.figures.csv of each exhibit with figures, the claims."""
+    given = {one.id: Given(paper, View(one, scale, results, EXHIBITS), failed) for one in exhibits}
+    made = {one.id: draw(given[one.id]) for one in exhibits}
+    tables = {one.id: sheet(one.id, scale, made[one.id].ours) for one in exhibits}
+    found = claims.rows(judged(paper.id, results, scale), exhibits, scale, given)
+    files = {PAGE: page(paper, exhibits, scale, made, tables, found)}
+    for one in exhibits:
+        name = one.id.partition("/")[2]
+        table = tables[one.id]
+        if table is not None:
+            files |= {f"{name}.csv": as_csv(table), f"{name}.tex": as_latex(table)}
+        if figures := figure_csv(made[one.id], scale):
+            files[f"{name}.figures.csv"] = figures
+    if found:
+        files |= {"claims.csv": claims.as_csv(found), "claims.tex": claims.as_latex(found)}
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        write_atomic(folder / name, text.encode())
+    return tuple(folder / name for name in files)
+
+
+def draw(given: Given) -> Drawn:
+    """An exhibit by the function that its id names."""
+    return DRAWINGS[given.view.exhibit.id](given)
+
+
+def figure_csv(made: Drawn, scale: str) -> str:
+    """A line for each mark of each figure; empty without figures."""
+    rows = [
+        {"figure": figure.title, "scale": scale} | row
+        for figure in (*made.panels, *made.wide)
+        for row in numbers(figure)
+    ]
+    if not rows:
+        return ""
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    cells = [["" if row.get(name) is None else str(row[name]) for name in columns] for row in rows]
+    return csv_text([columns, *cells])
+
+
+def page(
+    paper: Paper,
+    exhibits: tuple[Exhibit, ...],
+    scale: str,
+    made: Mapping[str, Drawn],
+    tables: Mapping[str, Sheet | None],
+    found: tuple[claims.Row, ...],
+) -> str:
+    specs: list[Any] = []
+    exports: list[dict[str, str]] = []
+    shown = [exhibit(one, scale, made[one.id], tables[one.id], specs, exports) for one in exhibits]
+    if found:
+        exports.append({"csv": claims.as_csv(found), "latex": claims.as_latex(found)})
+    words = {
+        "title": paper.title,
+        "paper": paper,
+        "scale": scale,
+        "caveat": CAVEATS[scale],
+        "about": SCALES[scale].about,
+        "numbering": "from 0" if paper.first_class == 0 else f"from {paper.first_class}",
+        "exhibits": shown,
+        "claims": found,
+        "claims_export": len(exports) - 1,
+        "smoke": claims.SMOKE if scale == "smoke" else "",
+    }
+    return rendered("paper.html.j2", specs, exports, words, "leastwise.papers.pages")
+
+
+def exhibit(
+    one: Exhibit, scale: str, made: Drawn, table: Sheet | None, specs: list[Any], exports: list[dict[str, str]]
+) -> dict[str, Any]:
+    if table is not None:
+        exports.append({"csv": as_csv(table), "latex": as_latex(table)})
+    return {
+        "id": one.id.partition("/")[2],
+        "label": heading(one.id),
+        "title": one.title,
+        "drawn": one.drawn,
+        "basis": basis(one, scale),
+        "panels": placed(made.panels, specs),
+        "wide": placed(made.wide, specs),
+        "images": made.images,
+        "notes": made.notes,
+        "table": None if table is None else {"columns": table.columns, "rows": as_rows(table)},
+        "export": len(exports) - 1,
+        "assumed": one.assumed,
+        "errata": footnotes(one.id),
+        "claims": one.claims,
+        "stands_in": bool(one.classes) and scale == "smoke",
+    }
+
+
+def heading(exhibit_id: str) -> str:
+    """Table 3 of table3, Fig. 2abcd of fig2abcd."""
+    name = exhibit_id.partition("/")[2]
+    found = re.fullmatch(r"(table|fig)(\d+)([a-z]*)", name)
+    if found is None:
+        return name.capitalize()
+    return f"{'Table' if found[1] == 'table' else 'Fig.'} {found[2]}{found[3]}"
+
+
+def basis(one: Exhibit, scale: str) -> str:
+    """The networks behind an exhibit at this scale."""
+    recipes = [recipe for parts in one(scale).values() for recipe in parts if not isinstance(recipe, Absent)]
+    given_away = len(released(recipes))
+    said = [f"{given_away} released network{'s' if given_away > 1 else ''}"] if given_away else []
+    if trained := one.trainings(scale):
+        archs, data, epochs = (
+            ", ".join(dict.fromkeys(values))
+            for values in ([t.arch for t in trained], [t.data.name for t in trained], [str(t.epochs) for t in trained])
+        )
+        count = f"{len(trained)} training{'s' if len(trained) > 1 else ''}"
+        said.insert(0, f"{count} of {archs} on {data}; {epochs} epochs")
+    nothing = "nothing can be had at this scale" if one.needs else "computed from the paper alone"
+    return "; ".join(said) or nothing

@@ -24,6 +24,6 @@ def judged(paper: str, results: Results, scale: str) -> tuple[Judged, ...]:
             on = ", ".join(word for word in case if word not in EXHIBITS)
             try:
                 found.append(Judged(rule.claim, rule.exhibit, on, rule.test(view, *case)))
-            except Missing as missing:
-                found.append(Judged(rule.claim, rule.exhibit, on, (), str(missing)))
+            except ValueError as reason:  # something is missing, or there is too little of it to say anything
+                found.append(Judged(rule.claim, rule.exhibit, on, (), str(reason)))
     return tuple(found)

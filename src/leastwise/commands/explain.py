@@ -1,0 +1,145 @@
+"""`leastwise explain`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+from rich.console import Console
+
+from leastwise.commands.shared import Screen
+from leastwise.commands.target import Target, class_of, echo
+
+if TYPE_CHECKING:
+    from leastwise.evidence import Evidence
+
+
+@dataclass(frozen=True)
+class More:
+    """A value of its own, so that these words follow the first model."""
+
+    more: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="MODEL")] = ()
+    """further models, or folders of audits, of the same classes"""
+
+
+@dataclass(frozen=True)
+class Explain:
+    """Say what weak classes have in common: similarity, variance, confusion, entropy, images, and other models.
+
+    A model is audited first, unless that was done before, and its features are looked at. A folder that `leastwise
+    audit` wrote is explained from its evidence and from what an earlier explanation left there. explain.json goes
+    beside the evidence, where `leastwise report` finds it.
+    """
+
+    target: tyro.conf.OmitArgPrefixes[Target]
+    others: tyro.conf.OmitArgPrefixes[More] = More()
+    attack: Annotated[str, tyro.conf.arg(metavar="LIST")] = "clean,pgd20"
+    """what to audit a model with; names separated by commas"""
+    eps: Annotated[str, tyro.conf.arg(metavar="EPS")] = "8/255"
+    """how far an attack may go, in pixel units of [0, 1]"""
+    condition: str = ""
+    """explain accuracy under this condition; the one where the worst class is lowest, unless given"""
+    without: Annotated[str, tyro.conf.arg(metavar="CLASS=DIR,…")] = ""
+    """audits of networks that were trained without a class, for homing; they belong to the first model"""
+    training: Annotated[str, tyro.conf.arg(metavar="DIR")] = ""
+    """the folder of the first model's training, for class-wise robust overfitting"""
+    out: Annotated[Path, tyro.conf.arg(metavar="FILE", aliases=["-o"])] = Path("explain.html")
+    """where the page goes; the same numbers go beside it as .json"""
+
+    def run(self) -> None:
+        from leastwise import report
+        from leastwise.store import write_atomic, write_json
+
+        if self.out.suffix.lower() not in (".html", ".htm"):
+            raise ValueError(f"--out must end in .html, but saw {self.out}")
+        console = Screen()
+        names = (self.target.model, *self.others.more)
+        if len(set(names)) != len(names):
+            raise ValueError("the same model was given twice: give each once")
+        made: dict[str, dict[str, Any]] = {}
+        for number, name in enumerate(names):
+            folder, found, evidence = self.explained(console, name)
+            if number == 0 and self.without:
+                found["homing"] = report.homed(evidence, removed(self.without, evidence), found["condition"])
+            if number == 0 and self.training:
+                found["overfitting"] = report.overfitted(Path(self.training), evidence.k)
+            write_json(folder / report.EXPLAIN, found)
+            made[name] = found
+        for name, found in made.items():
+            for line in report.explain_text(name, found):
+                report.say(console, line)
+        together = report.across(made) if len(made) > 1 else None
+        write_atomic(self.out, report.explain_page(made).encode())
+        write_json(self.out.with_suffix(".json"), {"models": made, "between": together})
+        report.say(console, f"Explanation: {self.out} and {self.out.with_suffix('.json')}")
+
+    def explained(self, console: Console, name: str) -> tuple[Path, dict[str, Any], "Evidence"]:
+        """The folder of the evidence, what it says, and the evidence."""
+        from leastwise import report
+
+        if any(Path(name).glob("evidence.safetensors*")):
+            opened = report.opened(Path(name))
+            kept = None if opened.explained is None else dict(opened.explained)
+            if kept is None or self.condition not in ("", kept["condition"]):
+                kept = report.reasons(opened.evidence, self.condition)
+            return Path(name), stated(kept, name), opened.evidence
+        return self.looked_at(console, replace(self.target, model=name))
+
+    def looked_at(self, console: Console, target: Target) -> tuple[Path, dict[str, Any], "Evidence"]:
+        """Audit a network, and collect its features."""
+        model, data, threat, device = target.ready(console, self.eps, self.attack)
+        import numpy as np
+
+        from leastwise import engine, geometry, report
+        from leastwise import evidence as evidences
+        from leastwise.attacks import named_all
+        from leastwise.audit import auditor as make_auditor
+        from leastwise.models.prepare import FORMS
+
+        conditions = named_all(self.attack, threat)
+        auditor = make_auditor(model, data, conditions, target.seed, target.batch_size, device, target.force)
+        folder = Path(f"results/audit-{auditor.key[:8]}")
+        task = engine.audit_task(auditor, data, folder, FORMS.get(target.form), None, target.about)
+        echo(console, target, auditor, data)
+        if not task.finished:
+            with report.progress(console, "audit", data.names) as watch:
+                task.run(watch, False)
+        evidence = evidences.load(folder)
+        moments, points = None, None
+        try:
+            moments = geometry.moments(auditor.model, data, device=device)
+            plane = geometry.own_plane() if moments.centre.shape[1] == 2 else None
+            if plane is None and moments.centre.shape[1] > 2 and int((moments.n > 0).sum()) > 2:
+                plane = geometry.principal_plane(moments)
+            points = None if plane is None else geometry.scatter(auditor.model, data, plane, device=device)[0]
+        except ValueError as reason:  # a black box, or a network without a last linear layer
+            report.say(console, f"features were not looked at: {reason}")
+        in_order = None if points is None else points[np.argsort(data.ids)]
+        found = stated(report.reasons(evidence, self.condition, moments, in_order), target.model)
+        order = sorted(found["extremes"], key=lambda one: found["accuracy"][found["condition"]][data.names.index(one)])
+        found["sheet"] = report.sheet(data, found["extremes"], order, found["condition"])
+        return folder, found, evidence
+
+
+def stated(found: dict[str, Any] | None, name: str) -> dict[str, Any]:
+    if found is None:
+        raise ValueError(f"{name} was not looked at without attack: audit it with clean among the attacks")
+    return found
+
+
+def removed(text: str, evidence: "Evidence") -> Mapping[int, "Evidence"]:
+    """`dog=DIR,cat=DIR`: audits of networks without a class."""
+    from leastwise import report
+
+    found = {}
+    for part in text.split(","):
+        cls, equals, folder = part.partition("=")
+        if not equals:
+            raise ValueError(f"--without has the form CLASS=DIR, but saw {part!r}")
+        wanted = class_of(cls.strip(), evidence.names)
+        if isinstance(wanted, str) and wanted not in evidence.names:
+            raise ValueError(f"there is no class {wanted!r}: choose {', '.join(evidence.names)}")
+        number = evidence.names.index(wanted) if isinstance(wanted, str) else wanted
+        found[number] = report.opened(Path(folder.strip())).evidence
+    return found

@@ -1,0 +1,288 @@
+"""The exhibits of Benz et al."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from leastwise.geometry import confusion, in_flow, rates
+from leastwise.papers.benz2021 import CAT, CORRUPTIONS, DATA_SETS
+from leastwise.papers.claims.base import shared
+from leastwise.papers.pages import values
+from leastwise.papers.pages.drawn import Drawn, together
+from leastwise.papers.pages.figures import (
+    SHARES,
+    accuracy_panel,
+    alike,
+    block,
+    confusion_figure,
+    cosine_figure,
+    deviation_panel,
+    deviations_of,
+    epoch_figure,
+    logit_similarity,
+    profile,
+)
+from leastwise.papers.pages.given import Given, Ours, Triple, available, tried
+from leastwise.papers.verdicts.view import Audited, Missing
+
+NAN = float("nan")
+BOTH = (("accuracy", "clean"), ("robustness", "pgd"))
+
+
+def two_by_two(given: Given, role: str) -> Drawn:
+    """Accuracy and robustness, as they are and minus their mean."""
+    made = []
+    for what, begin in BOTH:
+        audits, notes = available(given, [role], begin)
+        panels = [
+            panel(given, one, f"{what}{more}")
+            for one in audits.values()
+            for panel, more in ((accuracy_panel, ""), (deviation_panel, " minus its mean"))
+        ]
+        made.append(Drawn(panels=tuple(panels), notes=notes))
+    return together(made)
+
+
+def cosine_of(given: Given, roles: Sequence[str], least: bool = True) -> Ours:
+    audits, notes = available(given, roles)
+    if len(audits) < 2 and notes:
+        return {("", "cosine"): notes[0].removeprefix("Not shown: ").removesuffix(".")}
+    return {("", "cosine"): tried(lambda: values.pair_cosine(tuple(audits.values()), least))}
+
+
+def beginning(given: Given, word: str) -> list[str]:
+    return [role for role in given.roles if role.startswith(f"{word} ")]
+
+
+def named(row: str, found: Ours) -> Ours:
+    return {(row, column): value for (_, column), value in found.items()}
+
+
+def fig3(given: Given) -> Drawn:
+    mnist, svhn = beginning(given, "mnist"), beginning(given, "svhn")
+    ours = named("MNIST ConvNet-LeNet", cosine_of(given, mnist))
+    ours |= named("SVHN mean of pairs", cosine_of(given, svhn, least=False))
+    return alike(given, mnist, "MNIST") + alike(given, svhn, "SVHN") + Drawn(ours=ours)
+
+
+def fig4(given: Given) -> Drawn:
+    made = []
+    for data, title in (("cifar10", "CIFAR-10"), ("cifar100", "CIFAR-100")):
+        roles = beginning(given, data)
+        made.append(alike(given, roles, title) + Drawn(ours=named(f"{title} all pairs", cosine_of(given, roles))))
+    return together(made)
+
+
+def fig5(given: Given) -> Drawn:
+    tiny, full = beginning(given, "tiny-imagenet"), beginning(given, "standard")
+    two = [role for role in full if "wide-resnet50" in role or "resnext50" in role]
+    ours = named("ImageNet all pairs", cosine_of(given, full))
+    ours |= named("ImageNet Wide-ResNet-ResNeXt", cosine_of(given, two))
+    return alike(given, tiny, "Tiny-ImageNet") + alike(given, full, "ImageNet") + Drawn(ours=ours)
+
+
+def fig6(given: Given) -> Drawn:
+    return alike(given, given.roles, "CIFAR-10") + Drawn(ours=named("all pairs", cosine_of(given, given.roles)))
+
+
+def over_epochs(given: Given, titles: Mapping[str, str], begin: str = "clean") -> Drawn:
+    """Class accuracy on the test images after each epoch."""
+    made = []
+    for role, title in titles.items():
+        try:
+            evidence, name = given.audit(role, begin)
+            each = [tallies[name] for tallies in given.found(role).each]
+            if not each:
+                raise Missing("its epochs were not kept")
+        except Missing as missing:
+            made.append(Drawn(notes=(f"Not shown: {title} ({missing}).",)))
+            continue
+        labels = given.labels(evidence.names)
+        made.append(Drawn(panels=(epoch_figure(labels, each, title, f"test images, {name}", band=False),)))
+    return together(made)
+
+
+def fig7(given: Given) -> Drawn:
+    def late() -> Triple:
+        """The number of the class that is worst after the last epoch."""
+        evidence, name = given.audit("mnist")
+        each = given.found("mnist").each
+        tally = each[-1][name] if each else evidence.tally(name)
+        return float(given.paper.number(int(np.nanargmin(tally.accuracy.numpy())))), NAN, NAN
+
+    ours: Ours = {("MNIST late epochs", "most vulnerable class"): tried(late)}
+    return over_epochs(given, {"mnist": "MNIST", "svhn": "SVHN"}) + Drawn(ours=ours)
+
+
+def fig8(given: Given) -> Drawn:
+    return over_epochs(given, {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"})
+
+
+def fig12(given: Given) -> Drawn:
+    audits, notes = available(given, ["standard"])
+    panels = tuple(confusion_figure(given, one, "Confusions, images", counts=True) for one in audits.values())
+    return Drawn(wide=panels, notes=notes)
+
+
+def fig13(given: Given) -> Drawn:
+    """All classes by superclass; people among themselves; people taken for reptiles."""
+    audits, notes = available(given, ["standard"])
+    if not audits:
+        return Drawn(notes=notes)
+    audited = audits["standard"]
+    evidence, name = given.shown(audited)
+    share = 100 * rates(confusion(evidence, name))
+    whole = confusion_figure(given, audited, "All classes", diagonal=False, by_groups=True)
+    groups = dict(evidence.groups)
+    if not {"people", "reptiles"} <= set(groups):
+        # Another data set stands in for CIFAR-100: its first and its last superclass.
+        if len(groups) < 2:
+            return Drawn(wide=(whole,), notes=(*notes, "The images have no superclasses to zoom to."))
+        first, *_, last = groups
+        notes = (*notes, f"Zoomed to {first} and to {last}: these images have no people and reptiles.")
+    else:
+        first, last = "people", "reptiles"
+    a, b = list(groups[first]), list(groups[last])
+    zooms = (
+        block(evidence.names, share, a, a, first, f"under {name}, diagonal empty", SHARES, diagonal=False),
+        block(evidence.names, share, a, b, f"{first} taken for {last}", f"under {name}", SHARES),
+    )
+    return Drawn(panels=zooms, wide=(whole,), notes=notes)
+
+
+def fig14(given: Given) -> Drawn:
+    made = []
+    for construction in ("matched", "targeted_set"):
+        roles = [role for role in given.roles if role.endswith(construction)]
+        made.append(alike(given, roles, f"made by {construction.replace('_', ' ')}"))
+    return together(made)
+
+
+def fig15(given: Given) -> Drawn:
+    rows = {
+        "standard": ("standard", "clean"),
+        "standard fair": ("standard fair", "clean"),
+        "adversarial clean": ("adversarial", "clean"),
+        "adversarial fair clean": ("adversarial fair", "clean"),
+        "adversarial robust": ("adversarial", "pgd"),
+        "adversarial fair robust": ("adversarial fair", "pgd"),
+    }
+    cat = given.cls(CAT)
+    ours: Ours = {}
+    made = []
+    for row, (role, begin) in rows.items():
+        for column, of in (
+            ("overall", values.overall),
+            ("worst deviation", values.worst_deviation),
+            ("class SD", values.sd),
+            ("class SD without noise", values.sd_without_noise),
+        ):
+            ours[row, column] = values.asked(given, of, role, begin)
+        audits, notes = available(given, [role], begin)
+        made.append(Drawn(tuple(deviation_panel(given, one, row) for one in audits.values()), notes=notes))
+
+    def gain() -> Triple:
+        pair = shared(given.audit("adversarial", "pgd"), given.audit("adversarial fair", "pgd"))
+        return values.accuracy_difference(pair, cat)
+
+    ours["adversarial robust", "gain of class 4 by fair weighting"] = tried(gain)
+    return together(made) + Drawn(ours=ours)
+
+
+def table1(given: Given) -> Drawn:
+    cat = given.cls(CAT)
+    ours: Ours = {}
+    for weight in given.roles:
+        ours[weight, "class 4"] = values.asked(given, values.class_accuracy(cat), weight)
+        ours[weight, "overall"] = values.asked(given, values.overall, weight)
+    return Drawn(ours=ours)
+
+
+UNALIGNED = "the paper gives eight numbers for nine conditions: which belongs to which is not known"
+
+
+def conditions_of(given: Given, role: str) -> dict[str, Audited]:
+    return {name: (evidence, name) for evidence, name in given.view.audits(role)}
+
+
+def by_condition(given: Given, role: str, title: str) -> Drawn:
+    """Deviations and cosines of one network under several conditions."""
+    audits = conditions_of(given, role)
+    if not audits:
+        return Drawn(notes=(f"Not shown: {title} ({given.why(role)}).",))
+    accuracy = np.stack([profile(one) for one in audits.values()])
+    return Drawn(wide=(deviations_of(given, audits, title, "conditions"), cosine_figure(list(audits), accuracy, title)))
+
+
+def fig16(given: Given) -> Drawn:
+    audits = conditions_of(given, "standard")
+    ours: Ours = {("number 1 (clean)", "mean accuracy"): values.asked(given, values.overall, "standard")}
+    ours |= {(f"number {n}", "mean accuracy"): UNALIGNED for n in range(2, 9)}
+
+    def weakest(names: Sequence[str]) -> Triple:
+        """The class that is lowest under most of the conditions."""
+        if not names:
+            raise Missing(given.why("standard"))
+        lowest = [int(np.nanargmin(profile(audits[name]))) for name in names]
+        return float(given.paper.number(int(np.bincount(lowest).argmax()))), NAN, NAN
+
+    def attracts() -> Triple:
+        evidence, name = given.audit("standard", "gaussian_noise")
+        return float(given.paper.number(int(np.nanargmax(in_flow(confusion(evidence, name)))))), NAN, NAN
+
+    ours["adversarial", "most vulnerable class"] = tried(lambda: weakest([n for n in audits if n.startswith("pgd")]))
+    ours["most corruptions", "most vulnerable class"] = tried(lambda: weakest([n for n in audits if n in CORRUPTIONS]))
+    ours["Gaussian noise", "class that attracts predictions"] = tried(attracts)
+    for name, audited in audits.items():
+        ours[name, "mean accuracy"] = values.overall(values.one(audited))
+        ours[name, "most vulnerable class"] = weakest([name])
+    return by_condition(given, "standard", "by condition") + Drawn(ours=ours)
+
+
+def protocol(given: Given) -> Drawn:
+    made = []
+    for data in DATA_SETS:
+        roles = [f"{data} standard", f"{data} adversarial"]
+        for what, begin in BOTH:
+            made.append(alike(given, roles, f"{data}, {what}", begin, matrix=begin == "clean"))
+            made.append(over_epochs(given, {role: f"{role}, {what}" for role in roles}, begin))
+    made.append(two_by_two(given, "important class, adversarial"))
+    made.append(by_condition(given, "corruptions, adversarial", "adversarially trained, by condition"))
+    return together(made)
+
+
+def extras(given: Given) -> Drawn:
+    made = []
+    for what, begin in BOTH:
+        audits, notes = available(given, given.roles, begin)
+        panels = tuple(accuracy_panel(given, one, f"{role}: {what}") for role, one in audits.items())
+        made.append(Drawn(panels=panels, notes=notes))
+    clean, _ = available(given, given.roles)
+    wide = tuple(logit_similarity(given, one, f"Cosines of mean logits, {role}") for role, one in clean.items())
+    return together(made) + Drawn(wide=wide)
+
+
+DRAWINGS = {
+    "benz2021/fig1": lambda given: two_by_two(given, "standard"),
+    "benz2021/fig2": lambda given: two_by_two(given, "adversarial"),
+    "benz2021/fig3": fig3,
+    "benz2021/fig4": fig4,
+    "benz2021/fig5": fig5,
+    "benz2021/fig6": fig6,
+    "benz2021/fig7": fig7,
+    "benz2021/fig8": fig8,
+    "benz2021/fig9": lambda given: alike(given, given.roles, "ImageNet"),
+    "benz2021/fig10": lambda given: alike(given, given.roles, "ImageNet", matrix=False),
+    "benz2021/fig11": lambda given: (
+        alike(given, given.roles, "ImageNet", bars=False)
+        + Drawn(ours=named("all pairs", cosine_of(given, given.roles)))
+    ),
+    "benz2021/fig12": fig12,
+    "benz2021/fig13": fig13,
+    "benz2021/fig14": fig14,
+    "benz2021/fig15": fig15,
+    "benz2021/table1": table1,
+    "benz2021/fig16": fig16,
+    "benz2021/protocol": protocol,
+    "benz2021/extras": extras,
+}

@@ -1,0 +1,64 @@
+"""Templates and drawings -> one HTML file that needs no network.
+
+Everything that comes from data passes through the template's escaping or travels compressed as base64, so no class
+name can become markup. The same input gives the same bytes.
+"""
+
+import base64
+import gzip
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from leastwise.report.figures import Figure
+
+OWN = "leastwise.report"
+
+
+def rendered(
+    template: str,
+    specs: Sequence[Any],
+    exports: Sequence[Mapping[str, str]],
+    words: Mapping[str, Any],
+    package: str = OWN,
+) -> str:
+    """A page from a template of a package's `assets`; `base.html.j2` and `parts.html.j2` are always there."""
+    import jinja2
+
+    from leastwise.report.charts import CONFIG
+
+    environment = jinja2.Environment(
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(name, "assets") for name in dict.fromkeys((package, OWN))]),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    content = {"config": CONFIG, "specs": specs, "exports": exports}
+    payload = json.dumps(content, separators=(",", ":"), allow_nan=False)
+    return environment.get_template(template).render(payload=packed(payload), drawing=drawing_code(), **words)
+
+
+def packed(text: str) -> str:
+    """Compressed and in letters that are safe inside a script element: the drawing code shrinks from 0.9 to 0.4 MB."""
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+
+
+@cache
+def drawing_code() -> str:
+    """Vega, Vega-Lite and Vega-Embed; putting them together takes seconds and always gives the same."""
+    import vl_convert
+
+    return packed(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+
+
+def drawn(figures: "Sequence[Figure]", specs: list[Any]) -> list[dict[str, Any]]:
+    """What the template says of the figures; their specifications are numbered and go to the payload."""
+    shown = []
+    for figure in figures:
+        words = {"title": figure.title, "caption": figure.caption, "key": figure.key, "least": figure.least}
+        shown.append({"number": len(specs)} | words)
+        specs.append(figure.spec)
+    return shown
