@@ -14,6 +14,7 @@ from leastwise.report.table import percent
 
 TOP = 12  # classes in a ranking
 ROWS = 40  # rows of the table
+MOST = 200  # classes up to which lines over all of them are drawn: their names alone would double the page
 LARGEST = 30  # classes up to which matrices are drawn
 Made = Mapping[str, Any]
 COSINES = Look("", "cosine", "", digits=2, signed=True, least_top=1.0)
@@ -180,7 +181,7 @@ def by_class(
     """Lines over the classes, weakest under attack first."""
     order = present(made)
     drawn = [Series(name, tuple(values[c] for c in order)) for name, values in series.items()]
-    if not any(v is not None for one in drawn for v in one.y):
+    if len(order) > MOST or not any(v is not None for one in drawn for v in one.y):
         return None
     names = [made["classes"][c] for c in order]
     across = "classes, weakest under attack first" if len(order) > TICKS else "class, weakest under attack first"
