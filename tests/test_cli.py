@@ -58,7 +58,7 @@ BAD = {
     "unknown verb": (["audti", "x"], "there is no verb 'audti': did you mean audit?"),
     "unknown word": (
         ["banana"],
-        "'banana': choose demo, audit, report, compare, explain, race, gate, power, train, calibrate, data, list",
+        f"'banana': choose {', '.join(cli.VERBS)}",
     ),
     "no model": (["audit"], "MODEL"),
     "unknown option": (["audit", "MODEL", "--epps", "1"], "did you mean --eps?"),
