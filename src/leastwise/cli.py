@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "interrupted; `audit`, `race`, `train`, `demo` and `data fetch` go on when the same command is given again"
         )
         return INTERRUPTED
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError, MemoryError) as error:
         if os.environ.get("LEASTWISE_TRACEBACK"):
             raise
         complain(sentence(error))
@@ -76,7 +76,11 @@ def complain(text: str) -> None:
     print(f"leastwise: {text}", file=sys.stderr)
 
 
-def sentence(error: ValueError | OSError) -> str:
+def sentence(error: ValueError | OSError | RecursionError | MemoryError) -> str:
+    if isinstance(error, RecursionError):
+        return "something in these files is nested too deeply to be read: check where they come from"
+    if isinstance(error, MemoryError):
+        return "there is not enough memory for this: take a smaller --batch-size, or fewer or smaller images"
     if isinstance(error, OSError):
         return f"cannot use {error.filename or 'a file'}: {error.strerror or error}"
     return " ".join(str(error).split())

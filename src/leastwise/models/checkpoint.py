@@ -3,6 +3,7 @@
 import io
 import pickle
 import warnings
+import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -31,6 +32,9 @@ UNREADABLE = (
     LookupError,
     AttributeError,
     TypeError,
+    RecursionError,
+    OverflowError,
+    MemoryError,
 )
 
 
@@ -63,6 +67,7 @@ def write_torch(path: Path, content: dict[str, Any]) -> None:
 
 def read_torch(path: Path) -> dict[Any, Any]:
     """A file of tensors and plain values; anything that would need code to load is refused."""
+    check_file(path)
     try:
         if path.suffix == ".safetensors":
             return load_safetensors(path.read_bytes())
@@ -81,6 +86,21 @@ def read_torch(path: Path) -> dict[Any, Any]:
     if not isinstance(content, dict):
         raise ValueError(f"{path} must hold a state_dict, but holds {type(content).__name__}: save model.state_dict()")
     return content
+
+
+def check_file(path: Path) -> None:
+    """A pipe or a device would be read for ever; what torch writes is never compressed, so it is no bomb."""
+    if not path.is_file():
+        raise ValueError(f"{path} is not a file that can be read: give a checkpoint")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            packed = [entry.filename for entry in archive.infolist() if entry.compress_type != zipfile.ZIP_STORED]
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+        return  # an older layout, or damage that the reader will find
+    if packed:
+        raise ValueError(
+            f"{path} is a compressed archive, which torch.save does not write: give the checkpoint inside it"
+        )
 
 
 def load_checkpoint(
