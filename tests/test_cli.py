@@ -57,7 +57,7 @@ BAD = {
     "unknown verb": (["audti", "x"], "there is no verb 'audti': did you mean audit?"),
     "unknown word": (
         ["banana"],
-        "'banana': choose demo, audit, report, compare, race, gate, power, train, calibrate, data, list",
+        "'banana': choose demo, audit, report, compare, race, gate, power, train, study, calibrate, data, list",
     ),
     "no model": (["audit"], "MODEL"),
     "unknown option": (["audit", "MODEL", "--epps", "1"], "did you mean --eps?"),

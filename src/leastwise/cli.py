@@ -23,6 +23,7 @@ VERBS = {
     "gate": "pass, fail or inconclusive: does a result meet its demands?",
     "power": "how many images per class show a difference",
     "train": "train a network and write a checkpoint",
+    "study": "train and audit a grid of methods, radii, seeds and models, and rank them",
     "calibrate": "lift the worst class of a trained network with an offset per logit",
     "data": "list, fetch, verify and look at data sets",
     "list": "the attacks, data sets, methods and models that have names",
@@ -61,7 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         complain(
-            "interrupted; `audit`, `race`, `train`, `demo` and `data fetch` go on when the same command is given again"
+            "interrupted; `audit`, `race`, `train`, `study`, `demo` and `data fetch` go on when the same command is "
+            "given again"
         )
         return INTERRUPTED
     except (ValueError, OSError, RecursionError, MemoryError) as error:

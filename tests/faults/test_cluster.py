@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from distributed import get_worker
 
 from leastwise import engine
 from leastwise.audit import Auditor, Step
@@ -34,8 +34,9 @@ def cluster(tmp_path: Path) -> Iterator[Machines]:
         yield held
 
 
-def opened() -> list[int]:
-    return [held.opened for name, held in get_worker().plugins.items() if name.startswith("leastwise")]
+def opened(dask_worker: Any) -> list[int]:
+    """How often a worker opened the model and the data that it holds."""
+    return [held.opened for name, held in dask_worker.plugins.items() if name.startswith("leastwise")]
 
 
 def test_two_workers_started_here_find_the_same_bytes(undisturbed: bytes, tmp_path: Path) -> None:

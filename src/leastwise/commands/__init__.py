@@ -15,6 +15,7 @@ from leastwise.commands.listing import List
 from leastwise.commands.power import Power
 from leastwise.commands.race import Race
 from leastwise.commands.report import Report
+from leastwise.commands.study import Study
 from leastwise.commands.train import Train
 
 COMMANDS: dict[str, Any] = {
@@ -26,6 +27,7 @@ COMMANDS: dict[str, Any] = {
     "gate": Gate,
     "power": Power,
     "train": Train,
+    "study": Study,
     "calibrate": Calibrate,
     "data": Data,
     "list": List,

@@ -5,6 +5,7 @@ from pathlib import Path
 from leastwise import audit as audits
 from leastwise import evidence as evidences
 from leastwise.data import load
+from leastwise.engine.errands import Errand, train_all
 from leastwise.engine.hands import HERE, Found, Hands, Lost, Piece, Work
 from leastwise.engine.shards import audit_task, piece_name, race_task
 from leastwise.engine.tasks import (
@@ -25,6 +26,7 @@ from leastwise.engine.tasks import (
 from leastwise.engine.trainings import chosen_classes, subset, training_task
 from leastwise.models import load_checkpoint
 from leastwise.models.prepare import Form
+from leastwise.objectives import Epoch
 from leastwise.plan import Job, Train
 
 __all__ = [
@@ -38,6 +40,8 @@ __all__ = [
     "SHARDS",
     "SUMMARY",
     "Clock",
+    "Epoch",
+    "Errand",
     "Event",
     "Found",
     "Hands",
@@ -54,6 +58,7 @@ __all__ = [
     "race_task",
     "subset",
     "task",
+    "train_all",
     "training_task",
 ]
 

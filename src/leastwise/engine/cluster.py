@@ -9,19 +9,21 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import dask
 from distributed import Client, Future, KilledWorker, LocalCluster, wait
 from distributed.security import Security
 
+from leastwise.engine.errands import Errand, Trained
 from leastwise.engine.hands import Found, Heard, Lost, Piece, Work
-from leastwise.engine.remote import Inputs, Refused, compute, packed
+from leastwise.engine.remote import Inputs, Refused, compute, packed, train, versions
 from leastwise.store import write_atomic
 
 AHEAD = 3  # pieces per worker that the scheduler knows at a time: its memory does not grow with the task
@@ -32,8 +34,13 @@ SLACK = 20.0  # times the seconds that it takes at most here
 TICK = 1.0  # seconds between two looks at the cluster while nothing happens
 PATIENCE = 60.0  # seconds without any worker
 
-# A piece whose worker died is tried on others; the scheduler gives up on silent workers after a minute.
-SETTINGS = {"distributed.scheduler.allowed-failures": DEATHS, "distributed.scheduler.worker-ttl": "60s"}
+# A piece whose worker died is tried on others; the scheduler gives up on workers that are silent for two minutes. On a
+# busy machine a process takes long to start.
+SETTINGS = {
+    "distributed.scheduler.allowed-failures": DEATHS,
+    "distributed.scheduler.worker-ttl": "120s",
+    "distributed.comm.timeouts.connect": "120s",
+}
 
 
 @dataclass(eq=False)
@@ -85,6 +92,26 @@ class Cluster:
                 self.client.cancel(list(running))
                 self.client.unregister_worker_plugin(held.name)
 
+    def trainings(self, errands: Sequence[tuple[Errand, Path, str]]) -> Iterator[tuple[Errand, Trained]]:
+        """Each on one worker. One that dies is replaced by another, which goes on where storage is shared."""
+        known, run, running = versions(), uuid.uuid4().hex[:8], dict[Future, Errand]()
+        for number, errand in enumerate(errands):
+            with self.answering():
+                future = self.client.submit(
+                    train, known, *errand, key=f"training-{number}-{run}", retries=TRIES - 1, pure=False
+                )
+            running[future] = errand[0]
+        try:
+            while running:
+                for future in self.ended(list(running)):
+                    errand_of, answer = running.pop(future), self.answer(future)
+                    if isinstance(answer, str):
+                        raise ValueError(f"the training in {errand_of.folder} could not be done: {answer}")
+                    yield errand_of, answer
+        finally:
+            with suppress(Exception):
+                self.client.cancel(list(running))
+
     def limit_of(self, work: Work, piece: Piece) -> float:
         if self.limit is not None:
             return self.limit
@@ -107,18 +134,25 @@ class Cluster:
                     _ = self.width  # complains when nobody is left
 
     def outcome(self, future: Future, piece: Piece, work: Work) -> Found | Lost:
+        answer = self.answer(future)
+        if isinstance(answer, str):
+            return Lost(piece, answer)
+        for name, images in answer.images:
+            write_atomic(work.images / name, images)
+        return Found(piece, answer.content, answer.seconds)
+
+    def answer(self, future: Future) -> Any:
+        """What a worker returned, or in words why nobody could; what the user has to mend is an error."""
         if future.status == "error":
             error = future.exception()
             if isinstance(error, KilledWorker):
-                return Lost(piece, f"it ended {DEATHS + 1} workers")
-            return Lost(piece, f"{type(error).__name__}: {' '.join(str(error).split())}"[:300])
+                return f"it ended {DEATHS + 1} workers"
+            return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
         with self.answering():
             answer = future.result()
         if isinstance(answer, Refused):
             raise ValueError(answer.sentence)
-        for name, images in answer.images:
-            write_atomic(work.images / name, images)
-        return Found(piece, answer.content, answer.seconds)
+        return answer
 
     @contextmanager
     def answering(self) -> Iterator[None]:

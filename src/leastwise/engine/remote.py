@@ -22,6 +22,7 @@ from torch import nn
 
 from leastwise import __version__
 from leastwise.data import Dataset
+from leastwise.engine.errands import Errand, Trained, train_apart
 from leastwise.engine.hands import Piece, Work
 from leastwise.memory import give_back_memory, steady_memory
 from leastwise.models import inference
@@ -158,6 +159,15 @@ def compute(name: str, piece: Piece, limit: float) -> Answer | Refused:
             return Refused(" ".join(str(error).split()))
         finally:
             give_back_memory()
+
+
+def train(wanted: Versions, errand: Errand, mark: Path, data: str) -> Trained | Refused:
+    """A whole training, on a worker."""
+    try:
+        check_versions(wanted)
+        return train_apart(errand, mark, data)
+    except ValueError as error:
+        return Refused(" ".join(str(error).split()))
 
 
 @contextmanager
