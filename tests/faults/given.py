@@ -21,6 +21,7 @@ from leastwise.attacks import CE, PGD, Clean
 from leastwise.audit import Auditor, auditor
 from leastwise.balls import Linf
 from leastwise.data import Dataset
+from leastwise.evidence import parsed
 
 ROOT = Path(__file__).parents[2]
 TRAPS = "LEASTWISE_TEST_TRAPS"  # a folder, known to workers only: what they find there happens to them
@@ -178,3 +179,15 @@ def wait_for(look: Callable[[], Any], seconds: float = 120.0) -> Any:
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.02)
     return found
+
+
+def account(record: Callable[[str, object], None], faults: int, found: bytes, whole: bytes) -> None:
+    """Count what a disturbed run lost against an undisturbed one of the same recipe, for the summary."""
+    some, all_of_it = parsed(found, Path("found")), parsed(whole, Path("whole"))
+    shard = json.loads(all_of_it.recipe)["shard"]
+    missing, extra = np.setdiff1d(all_of_it.ids, some.ids), len(some.ids) - len(np.unique(some.ids))
+    counts = {"lost": -(-len(missing) // shard), "twice": -(-extra // shard)}
+    counts |= {"faults": faults, "identical": int(found == whole), "different": int(found != whole)}
+    for name, value in counts.items():
+        record(name, value)
+    assert found == whole

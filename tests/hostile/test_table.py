@@ -208,7 +208,7 @@ CASES: dict[str, Case] = {
     "a negative step size": option("--step -1", "the step must be zero or more"),
     "a step that is no number": option("--step nan", "step"),
     "negative shards": option("--shard -3", "a shard needs 1 image or more"),
-    "a time budget backwards": option("--time-budget -5m", "--time-budget"),
+    "a time budget backwards": option("--time-budget -5m", "the time budget must be like"),
     "a time budget for ever": option("--time-budget forever", "the time budget must be like"),
     "a class that is not there": option("--only <script>", "there is no class '<script>'"),
     "a mean that is text": option("--mean a,b", "mean must be a number"),
@@ -227,7 +227,7 @@ CASES: dict[str, Case] = {
     "a limit of nothing": option("--engine dask --shard-limit 0s", "--shard-limit must be like"),
     "a setting nobody has": Case("train trades --set betta=6", "did you mean beta"),
     "a setting that is code": Case("train trades --set beta=__import__('os').mkdir('EXECUTED')", "beta"),
-    "a setting that is no number": Case("train trades --set beta=nan", "beta"),
+    "a setting that is no number": Case("train trades --set beta=nan", "finite numbers only"),
     "an epoch of words": Case("train standard --test-at soon", "test-at takes whole numbers"),
     # Gates and results
     "a gate of code": gate("__import__('os').mkdir('EXECUTED') >= 0", "the gate"),
@@ -238,7 +238,7 @@ CASES: dict[str, Case] = {
     "a gate of brackets": gate("worst(" * 5000, "no readable argument"),
     "a gate under no condition": gate("worst(pgd20) >= 0.1", "pgd20"),
     "a gate of a class that is not there": gate("accuracy(<img onerror=x>, clean) >= 0.1", "<img onerror=x>"),
-    "an endless gate": gate("worst(clean) >= 1e999", ""),
+    "an endless gate": gate("worst(clean) >= 1e999", "which no number reaches"),
     "a summary nested too deeply": Case(
         "gate summary.json|worst(clean) >= 0", "", lambda f: written(f, "summary.json", '{"classes": ' + DEEP + "}")
     ),

@@ -6,6 +6,7 @@ dies takes nothing with it but what it was computing.
 
 import ipaddress
 import logging
+import math
 import os
 import time
 import uuid
@@ -26,7 +27,6 @@ from leastwise.engine.hands import Found, Heard, Lost, Piece, Work
 from leastwise.engine.remote import Inputs, Refused, compute, packed, train, versions
 from leastwise.store import write_atomic
 
-AHEAD = 3  # pieces per worker that the scheduler knows at a time: its memory does not grow with the task
 TRIES = 3  # of a piece that fails without ending its worker
 DEATHS = 3  # of workers, after which a piece is set aside
 SHORTEST_LIMIT = 600.0  # seconds for a piece
@@ -34,8 +34,8 @@ SLACK = 20.0  # times the seconds that it takes at most here
 TICK = 1.0  # seconds between two looks at the cluster while nothing happens
 PATIENCE = 60.0  # seconds without any worker
 
-# A piece whose worker died is tried on others; the scheduler gives up on workers that are silent for two minutes. On a
-# busy machine a process takes long to start.
+# Of a scheduler that is started here: a piece whose worker died is tried on others, workers that are silent for two
+# minutes are given up, and a busy machine may take long to start one.
 SETTINGS = {
     "distributed.scheduler.allowed-failures": DEATHS,
     "distributed.scheduler.worker-ttl": "120s",
@@ -51,8 +51,9 @@ class Cluster:
     limit: float | None = None  # seconds for a piece
     patience: float = PATIENCE
     seen: float = field(default_factory=time.monotonic)  # when there last was a worker
-    looked: float = -TICK
+    looked: float = -math.inf
     workers: int = 0
+    holding: tuple[Work, str] | None = None  # what the workers were given last, and its name
 
     @property
     def width(self) -> int:
@@ -75,22 +76,49 @@ class Cluster:
         return str(self.client.scheduler.address if self.client.scheduler else "the scheduler")
 
     def pieces(self, work: Work, wanted: Iterator[Piece | None], heard: Heard) -> Iterator[Found | Lost]:
-        held = Inputs(packed(work))
-        run, running = uuid.uuid4().hex[:8], dict[Future, Piece]()
-        with self.answering():
-            self.client.register_plugin(held, name=held.name)
+        """As many at a time as there are workers: the scheduler's memory does not grow with the task, and a worker that
+        dies takes down one piece, which is the one to suspect."""
+        name, run, running = self.hold(work), uuid.uuid4().hex[:8], dict[Future, Piece]()
+
+        def fill() -> None:
+            while len(running) < self.width and (piece := next(wanted, None)) is not None:
+                running[self.begin(name, run, piece, self.limit_of(work, piece))] = piece
+
         try:
-            while True:
-                while len(running) < AHEAD * self.width and (piece := next(wanted, None)) is not None:
-                    running[self.begin(held.name, run, piece, self.limit_of(work, piece))] = piece
-                if not running:
-                    return
+            fill()
+            while running:
                 for future in self.ended(list(running)):
-                    yield self.outcome(future, running.pop(future), work)
+                    piece = running.pop(future)
+                    found = self.outcome(future, piece, work)
+                    if not isinstance(found, Lost):
+                        fill()  # workers go on while this process writes
+                    yield found
+                fill()
         finally:
             with suppress(Exception):  # the scheduler may be gone
                 self.client.cancel(list(running))
-                self.client.unregister_worker_plugin(held.name)
+
+    def hold(self, work: Work) -> str:
+        """Give the workers the model and the data of a task, if they do not hold them; the name they go by."""
+        if self.holding is None or self.holding[0] is not work:
+            self.let_go()
+            held = Inputs(packed(work))
+            for attempt in range(TRIES):
+                try:
+                    self.client.register_plugin(held, name=held.name)
+                    break
+                except (OSError, CancelledError) as error:  # a worker may die while it is told
+                    if self.client.status != "running" or attempt == TRIES - 1:
+                        raise gone(self.address) from error
+                    time.sleep(TICK)
+            self.holding = (work, held.name)
+        return self.holding[1]
+
+    def let_go(self) -> None:
+        if self.holding is not None:
+            with suppress(Exception):  # the scheduler may be gone
+                self.client.unregister_worker_plugin(self.holding[1])
+            self.holding = None
 
     def trainings(self, errands: Sequence[tuple[Errand, Path, str]]) -> Iterator[tuple[Errand, Trained]]:
         """Each on one worker. One that dies is replaced by another, which goes on where storage is shared."""
@@ -157,6 +185,8 @@ class Cluster:
     @contextmanager
     def answering(self) -> Iterator[None]:
         """The scheduler is asked; if it does not answer any more, that is one sentence."""
+        if self.client.status != "running":
+            raise gone(self.address)
         try:
             yield
         except TimeoutError:
@@ -190,9 +220,13 @@ def connected(
         raise ValueError(f"--workers starts 1 process or more here, without --scheduler, but saw {workers}")
     # What the scheduler says of dead workers is told by the outcome; a task that is set aside is reported.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    with dask.config.set(SETTINGS):
+    with dask.config.set({} if scheduler else SETTINGS):
         with attached(scheduler, safe, patience) if scheduler else started(workers or 1, safe) as client:
-            yield Cluster(client, limit, patience)
+            hands = Cluster(client, limit, patience)
+            try:
+                yield hands
+            finally:
+                hands.let_go()
 
 
 @contextmanager

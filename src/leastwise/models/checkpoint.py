@@ -1,5 +1,6 @@
 """Checkpoints: weights plus the few facts that rebuild the network, readable without running code."""
 
+import errno
 import io
 import pickle
 import warnings
@@ -74,7 +75,9 @@ def read_torch(path: Path) -> dict[Any, Any]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns about old file layouts; they load all the same
             content = torch.load(path, map_location="cpu", weights_only=True)
-    except UNREADABLE as error:
+    except (*UNREADABLE, OSError) as error:
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # that one is a jump to a place beyond the end
+            raise
         if "TorchScript" in str(error):
             raise ValueError(
                 f"{path} is a TorchScript program, which is code: load it in a function and give path/file.py:function"

@@ -8,6 +8,7 @@
 An argument with a comma, a bracket or spaces at its ends stands in single or double quotes.
 """
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -64,6 +65,8 @@ def parse(text: str) -> Term:
         )
     given = dict(zip(wanted, arguments, strict=True))
     threshold = float(limit[2]) / (100 if limit[3] else 1)
+    if not math.isfinite(threshold):
+        raise ValueError(f"the gate {text!r} has {limit[2]!r} for a limit, which no number reaches: write a fraction")
     name = given.get("class", given.get("base", ""))
     return Term(text.strip(), measure, given["condition"], name, limit[1], threshold)
 
