@@ -134,7 +134,7 @@ class Row(NamedTuple):
 
 
 def rows_of(cell: Cell, evidence: Evidence, folder: str) -> list[Row]:
-    frame, found = evidence.frame, []
+    frame, found = evidence.frame(), []
     for number, condition in enumerate(frame.conditions):
         accuracy = frame.accuracy[number]
         worst = int(frame.worst[number])

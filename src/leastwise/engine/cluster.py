@@ -90,8 +90,7 @@ class Cluster:
                 for future in self.ended(list(running)):
                     piece = running.pop(future)
                     found = self.outcome(future, piece, work)
-                    if not isinstance(found, Lost):
-                        fill()  # workers go on while this process writes
+                    fill()  # workers go on while this process writes
                     yield found
                 fill()
         finally:
