@@ -75,7 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def complain(text: str) -> None:
-    print(f"leastwise: {text}", file=sys.stderr)
+    """What a file or a user wrote may be part of it: a terminal shows it, and does not obey it."""
+    safe = "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
+    print(f"leastwise: {safe}", file=sys.stderr)
 
 
 def sentence(error: ValueError | OSError | RecursionError | MemoryError) -> str:

@@ -282,7 +282,9 @@ def test_mat_files_are_read_as_scipy_reads_them(packed: bool, tmp_path: Path) ->
 
 def test_mat_files_that_crash_scipy_are_refused(tmp_path: Path) -> None:
     """Found by fuzzing: a size of few bytes too many takes SciPy's compiled reader outside its memory."""
-    savemat(tmp_path / "x.mat", {"X": np.zeros((2, 3), np.uint8), "text": "hello", "cell": np.array([2.0, 1.0], object)})
+    savemat(
+        tmp_path / "x.mat", {"X": np.zeros((2, 3), np.uint8), "text": "hello", "cell": np.array([2.0, 1.0], object)}
+    )
     whole = (tmp_path / "x.mat").read_bytes()
     with pytest.raises(ValueError, match="text is not a plain array of numbers"):
         read_mat(tmp_path / "x.mat", ("text",))

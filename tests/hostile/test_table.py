@@ -211,6 +211,7 @@ CASES: dict[str, Case] = {
     "a time budget backwards": option("--time-budget -5m", "the time budget must be like"),
     "a time budget for ever": option("--time-budget forever", "the time budget must be like"),
     "a class that is not there": option("--only <script>", "there is no class '<script>'"),
+    "a name that commands the terminal": option("--only \x1b[2J", "\\x1b[2J"),
     "a mean that is text": option("--mean a,b", "mean must be a number"),
     "a module that is not there": Case("audit nowhere.land:build", "cannot import 'nowhere.land'"),
     "a function that exits": Case(

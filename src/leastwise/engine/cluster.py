@@ -18,15 +18,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import cloudpickle
 import dask
 from distributed import Client, Future, KilledWorker, LocalCluster, wait
 from distributed.security import Security
 
 from leastwise.engine.errands import Errand, Trained
 from leastwise.engine.hands import Found, Heard, Lost, Piece, Work
-from leastwise.engine.remote import Inputs, Refused, compute, packed, train, versions
+from leastwise.engine.remote import Inputs, Refused, packed, versions
+from leastwise.remotely import call
 from leastwise.store import write_atomic
 
+COMPUTE, TRAIN = "leastwise.engine.remote:compute", "leastwise.engine.remote:train"
 TRIES = 3  # of a piece that fails without ending its worker
 DEATHS = 3  # of workers, after which a piece is set aside
 SHORTEST_LIMIT = 600.0  # seconds for a piece
@@ -122,19 +125,27 @@ class Cluster:
     def trainings(self, errands: Sequence[tuple[Errand, Path, str]]) -> Iterator[tuple[Errand, Trained]]:
         """Each on one worker. One that dies is replaced by another, which goes on where storage is shared."""
         known, run, running = versions(), uuid.uuid4().hex[:8], dict[Future, Errand]()
-        for number, errand in enumerate(errands):
+        for number, (errand, mark, data) in enumerate(errands):
             with self.answering():
                 future = self.client.submit(
-                    train, known, *errand, key=f"training-{number}-{run}", retries=TRIES - 1, pure=False
+                    call,
+                    TRAIN,
+                    known,
+                    cloudpickle.dumps(errand),
+                    str(mark),
+                    data,
+                    key=f"training-{number}-{run}",
+                    retries=TRIES - 1,
+                    pure=False,
                 )
-            running[future] = errand[0]
+            running[future] = errand
         try:
             while running:
                 for future in self.ended(list(running)):
-                    errand_of, answer = running.pop(future), self.answer(future)
+                    done, answer = running.pop(future), self.answer(future)
                     if isinstance(answer, str):
-                        raise ValueError(f"the training in {errand_of.folder} could not be done: {answer}")
-                    yield errand_of, answer
+                        raise ValueError(f"the training in {done.folder} could not be done: {answer}")
+                    yield done, answer
         finally:
             with suppress(Exception):
                 self.client.cancel(list(running))
@@ -148,7 +159,7 @@ class Cluster:
     def begin(self, name: str, run: str, piece: Piece, limit: float) -> Future:
         with self.answering():
             return self.client.submit(
-                compute, name, piece, limit, key=f"{piece.name}-{run}", retries=TRIES - 1, pure=False
+                call, COMPUTE, name, tuple(piece), limit, key=f"{piece.name}-{run}", retries=TRIES - 1, pure=False
             )
 
     def ended(self, running: list[Future]) -> list[Future]:

@@ -5,7 +5,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
@@ -22,7 +22,7 @@ from torch import nn
 
 from leastwise import __version__
 from leastwise.data import Dataset
-from leastwise.engine.errands import Errand, Trained, train_apart
+from leastwise.engine.errands import Trained, train_apart
 from leastwise.engine.hands import Piece, Work
 from leastwise.memory import give_back_memory, steady_memory
 from leastwise.models import inference
@@ -143,8 +143,9 @@ def unpacked(content: bytes) -> Work:
     return Work(auditor, data, prepared.form, prepared.model, Path())
 
 
-def compute(name: str, piece: Piece, limit: float) -> Answer | Refused:
+def compute(name: str, wanted: Sequence[Any], limit: float) -> Answer | Refused:
     """A piece, on a worker. One that takes longer than `limit` seconds ends the worker, and another one tries."""
+    piece = Piece(*wanted)
     held = get_worker().plugins[name]
     assert isinstance(held, Inputs)
     images: list[tuple[str, bytes]] = []
@@ -161,11 +162,11 @@ def compute(name: str, piece: Piece, limit: float) -> Answer | Refused:
             give_back_memory()
 
 
-def train(wanted: Versions, errand: Errand, mark: Path, data: str) -> Trained | Refused:
+def train(wanted: Versions, errand: bytes, mark: str, data: str) -> Trained | Refused:
     """A whole training, on a worker."""
     try:
         check_versions(wanted)
-        return train_apart(errand, mark, data)
+        return train_apart(cloudpickle.loads(errand), Path(mark), data)
     except ValueError as error:
         return Refused(" ".join(str(error).split()))
 
