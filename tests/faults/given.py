@@ -101,8 +101,9 @@ def committed(folder: Path) -> dict[str, int]:
 class Machines:
     """A scheduler and workers, each a process of its own."""
 
-    def __init__(self, folder: Path, port: int = 0) -> None:
-        self.folder, self.port, self.begun = folder, port, list[subprocess.Popen[bytes]]()
+    def __init__(self, folder: Path, silence: str) -> None:
+        self.folder, self.port, self.begun = folder, 0, list[subprocess.Popen[bytes]]()
+        self.silence = silence  # after which the scheduler gives a worker up
         self.traps = folder / "traps"
         self.traps.mkdir(parents=True, exist_ok=True)
         self.schedule()
@@ -141,7 +142,7 @@ class Machines:
     def start(self, kind: str, *arguments: str) -> subprocess.Popen[bytes]:
         environment = os.environ | {"OMP_NUM_THREADS": "1", TRAPS: str(self.traps)}
         environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-        environment |= {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "20s"}
+        environment |= {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": self.silence}
         with (self.folder / f"{kind}.log").open("ab") as log:
             command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *arguments]
             process = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=log, stderr=log)
@@ -165,9 +166,9 @@ class Machines:
 
 
 @contextmanager
-def machines(folder: Path, workers: int = 2) -> Iterator[Machines]:
+def machines(folder: Path, workers: int = 2, silence: str = "120s") -> Iterator[Machines]:
     folder.mkdir(parents=True, exist_ok=True)
-    with Machines(folder) as held:
+    with Machines(folder, silence) as held:
         for _ in range(workers):
             held.worker()
         yield held

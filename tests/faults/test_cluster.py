@@ -95,25 +95,24 @@ def test_a_hanging_worker_is_ended_and_its_shard_goes_elsewhere(
     cluster: Machines, undisturbed: bytes, tmp_path: Path, record_property: Record
 ) -> None:
     cluster.set("hang")
-    with connected(cluster.address, limit=3.0) as hands:
+    with connected(cluster.address, limit=10.0) as hands:
         found = task(images(), tmp_path / "audit").run(hands=hands)
     assert cluster.happened("hang") == 1
     account(record_property, 1, found.read_bytes(), undisturbed)
 
 
 @pytest.mark.faults
-def test_a_frozen_worker_is_given_up(
-    cluster: Machines, undisturbed: bytes, tmp_path: Path, record_property: Record
-) -> None:
-    cluster.set("slow", "0.05")
-    victim = cluster.begun[1]
+def test_a_frozen_worker_is_given_up(undisturbed: bytes, tmp_path: Path, record_property: Record) -> None:
+    with machines(tmp_path / "cluster", silence="20s") as cluster:
+        cluster.set("slow", "0.05")
+        victim = cluster.begun[1]
 
-    def freeze(_event: object) -> None:
-        if committed(tmp_path / "audit") and victim.poll() is None:
-            victim.send_signal(signal.SIGSTOP)
+        def freeze(_event: object) -> None:
+            if committed(tmp_path / "audit") and victim.poll() is None:
+                victim.send_signal(signal.SIGSTOP)
 
-    with connected(cluster.address) as hands:
-        found = task(images(), tmp_path / "audit").run(freeze, hands=hands)
+        with connected(cluster.address) as hands:
+            found = task(images(), tmp_path / "audit").run(freeze, hands=hands)
     account(record_property, 1, found.read_bytes(), undisturbed)
 
 
