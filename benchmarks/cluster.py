@@ -54,4 +54,5 @@ def main(images: int = IMAGES, rounds: int = ROUNDS, attack: str = "autoattack")
 
 
 if __name__ == "__main__":
-    main(*(int(word) for word in sys.argv[1:3]), *sys.argv[3:4])
+    images, rounds, attack = (*sys.argv[1:], *(str(IMAGES), str(ROUNDS), "autoattack")[len(sys.argv) - 1 :])
+    main(int(images), int(rounds), attack)
