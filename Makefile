@@ -13,14 +13,16 @@ TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
 # Benchmarks use networks that others trained, where a folder with them is at hand.
 bench: export LEASTWISE_TEST_DATA ?= $(shell .ci/test-data)
 
-.PHONY: help setup demo test test-slow test-faults check bench bench-cluster bench-prepare bench-train same-bits screenshots docs clean
+.PHONY: help setup demo test test-slow test-faults lint check bench bench-cluster bench-prepare bench-train same-bits
+.PHONY: screenshots docs clean
 
 help:
 	@echo "make setup   create .venv with what a user needs"
 	@echo "make demo    the whole story in three minutes, on embedded data"
 	@echo "make test    all tests but the slow ones (make test-slow runs those)"
 	@echo "make test-faults   kill, freeze, fill and fuzz; prints what was lost"
-	@echo "make check   format, lint, types, layers and the fast tests"
+	@echo "make lint    format, lint, types, layers"
+	@echo "make check   make lint, then the fast tests"
 	@echo "make bench   speed against other libraries, as ratios"
 	@echo "make bench-cluster   two workers against one"
 	@echo "make bench-prepare   step time of given and prepared networks"
@@ -56,11 +58,13 @@ test-slow: $(STAMP)-test $(STAMP)-torchattacks
 test-faults: $(STAMP)-test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/faults tests/hostile
 
-check: $(STAMP)-check $(STAMP)-torchattacks
+lint: $(STAMP)-check
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+check: lint $(STAMP)-torchattacks
 	$(TEST) -m "not slow and not medium and not faults"
 
 # torchattacks asks for torchvision and an old requests, and uses neither.

@@ -2,8 +2,7 @@
 
 import itertools
 import json
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ from leastwise.models import build
 from leastwise.objectives import OneCycle
 from leastwise.train import Training, fit
 from tests.objectives.given import blobs
+from tests.processes import leastwise as command
 
 
 def unfair_logits(n: int = 400, k: int = 3, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -73,9 +73,7 @@ def test_calibration_lifts_the_worst_class_or_leaves_the_network_alone() -> None
 
 @pytest.mark.medium
 def test_the_command_chooses_on_held_out_images_and_reports_the_test_set(tmp_path: Path) -> None:
-    def leastwise(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "leastwise", *arguments]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    leastwise = partial(command, cwd=tmp_path)
 
     trained = leastwise("train", "standard", "--per-class", "50", "--epochs", "2", "--out", "t")
     assert trained.returncode == 0, trained.stderr

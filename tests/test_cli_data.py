@@ -13,7 +13,7 @@ from leastwise.commands.shared import Screen
 from leastwise.data import load
 from leastwise.data.fetch import only_one
 from leastwise.evidence import load as evidence
-from tests.test_cli import leastwise
+from tests.processes import leastwise
 
 NET = """
 import torch

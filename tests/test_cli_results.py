@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from leastwise import cli, report
-from leastwise.evidence import FILE, Evidence
+from leastwise.evidence import FILE, Evidence, load
+from leastwise.report.compare import change_cells
 from leastwise.statistics import class_wise, exact, groups, paired, same_images
 from leastwise.store import write_json
 from tests.report.made_up import evidence
@@ -27,6 +28,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     place = tmp_path_factory.mktemp("results")
     shifts = {"a": 0.0, "a2": 0.01, "a3": 0.02, "b": 0.3, "b2": 0.31, "b3": 0.32}
     made = {name: put(place / name, evidence(10, 200, shift)) for name, shift in shifts.items()}
+    far = evidence(10, 200, 0.1)
+    made["stronger"] = put(place / "stronger", replace(far, recipe=far.recipe.replace('"eps":0.00784', '"eps":0.03')))
     return made | {"other": put(place / "other", evidence(10, 150, 0.3)), "place": str(place)}
 
 
@@ -41,7 +44,7 @@ def lost(found: Evidence, rows: "np.ndarray") -> Evidence:
         )
         for name, r in found.conditions.items()
     }
-    return replace(found, conditions=conditions)
+    return replace(found, conditions=conditions, recipe=found.recipe.replace('"model":"', '"model":"less '))
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -124,6 +127,17 @@ def test_a_drop_is_paired_with_evidence_and_unpaired_with_a_summary(
         (["report", "a", "-o", "a.pdf"], "must end in .html, .csv, .parquet, .md or .tex"),
         (["report", "a", "b", "-o", "a.csv"], "holds one audit, but saw 2"),
         (["report", "a", "a"], "given twice"),
+        (["compare", "a", "a"], "the same audit of the same network was given twice"),
+        (["compare", "a,a", "b"], "holds one network twice"),
+        (["compare", "a", "stronger", "--condition", "pgd20"], "are different attacks (ball.eps"),
+        (["gate", "a", "drop(pgd20, stronger) <= 0.03"], "pgd20 is not the same attack in the base"),
+        (["gate", "a", "drop(pgd20, stronger/summary.json) <= 0.03"], "pgd20 is not the same attack in the base"),
+        (["gate", "a", "worst(pgd20) >= 25"], "write a number from 0 to 1, such as 0.25 or 25%"),
+        (["gate", "a", "worst(pgd20) >= -1"], "never crosses"),
+        (["gate", "a", "drop(pgd20, b) <= 3"], "from -1 to 1, such as 0.03 or 3%"),
+        (["gate", "a", "cv(pgd20) <= 200"], "0.02 for 200 percent²"),
+        (["report", "a/summary.json"], "give the folder that"),
+        (["power", "3"], "fractions in [0, 1], and 3 is not"),
         (["power", "0"], "difference of 0"),
         (["power", "three"], "a share must be a number"),
         (["power", "30%", "--disagreement", "10%"], "raise the disagreement"),
@@ -140,7 +154,10 @@ def test_mistakes_are_one_sentence_and_leave_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     verb, *rest = arguments
-    code, _, err = run(capsys, verb, *(results.get(part, part) for part in rest))
+    given = [results.get(part, part) for part in rest]
+    for name in ("a", "b", "stronger"):  # inside a demand, a list or a path
+        given = [re.sub(rf"(?<![\w/]){name}(?=[,/)]|$)", results[name], part) for part in given]
+    code, _, err = run(capsys, verb, *given)
     assert code == 2 and complaint in err and err.count("\n") == 1 and "Traceback" not in err
     assert list(tmp_path.iterdir()) == []
 
@@ -195,13 +212,47 @@ def test_groups_of_seeds_separate_training_from_test_noise(
     assert code == 0 and "fair minus plain" in out and "sd over trainings" in out and "plain (3 trainings)" in out
 
 
+def test_single_models_and_groups_stand_in_one_comparison(
+    results: dict[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "c.json"
+    sides = (results["a"], results["a2"], f"{results['b']},{results['b2']}")
+    code, out, _ = run(capsys, "compare", *sides, "-o", str(file), "--condition", "pgd20")
+    single, group = json.loads(file.read_text())["changes"]
+    assert code == 0 and "– / –" in out
+    assert "p_adjusted" in single["conditions"]["pgd20"]["overall"]
+    assert "training_sd" in group["conditions"]["pgd20"]["overall"]
+
+
+def test_a_missing_bound_is_not_shown_as_certainty() -> None:
+    one = {"difference": 0.1, "low": None, "high": None, "significant": False}
+    (cell,) = change_cells(one, several=False)
+    assert cell.plain.split() == ["+10.0", "–"]
+
+
+def test_the_worst_class_of_a_group_is_one_class(
+    results: dict[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Two trainings, whose own worst classes are 0 and 1: the named class has the lowest mean."""
+    found = evidence(10, 200)
+    first = put(tmp_path / "0", lost(found, found.labels == 0))
+    other = replace(lost(found, found.labels == 1), recipe=found.recipe.replace('"model":"', '"model":"more '))
+    second = put(tmp_path / "1", other)
+    file = tmp_path / "c.json"
+    run(capsys, "compare", f"{first},{second}", results["b"], "-o", str(file), "--condition", "pgd20")
+    row = json.loads(file.read_text())["models"][0]
+    mean = np.mean([load(Path(one)).tally("pgd20").accuracy.numpy() for one in (first, second)], axis=0)
+    assert row["worst"] == mean.min() and row["worst_class"] == found.names[int(mean.argmin())]
+    assert row["worst_of_each"] == 0.0
+
+
 def test_the_pareto_table_says_who_is_beaten(
     results: dict[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     found = evidence(10, 200)
     worse = put(tmp_path / "worse", lost(found, found.ids % 7 == 0))
     _, out, _ = run(capsys, "compare", results["a"], worse)
-    assert [("beaten in all" in line) for line in out.splitlines() if line.startswith(("a ", "worse "))][:2] == [
+    assert [("dominated" in line) for line in out.splitlines() if line.startswith(("a ", "worse "))][:2] == [
         False,
         True,
     ]

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from leastwise import engine
-from leastwise.demo import demo
+from leastwise.demo import NAMES, demo
 from leastwise.evidence import load
 
 ROOT = Path(__file__).parent.parent
@@ -26,10 +26,18 @@ def run(out: Path, **settings: object) -> str:
 @pytest.mark.medium
 def test_a_small_demo_says_everything_once_and_is_reused(tmp_path: Path) -> None:
     first = run(tmp_path, per_class=10)
-    for word in ("standard, eps 0.1", "pgd-at, eps 0.1", "worst class", "CV (points²)", "MCD (points)"):
-        assert first.count(word) == (1 if "eps" in word else 2)
+    for word in (
+        "standard, eps 0.1",
+        "pgd-at, eps 0.1",
+        "faal, eps 0.1",
+        "worst class",
+        "CV (points²)",
+        "MCD (points)",
+    ):
+        assert first.count(word) == (1 if "eps" in word else 3)
     assert "An attacker would pick" in first and "On the same 100 images pgd-at changes accuracy" in first
-    for name in ("standard", "pgd-at"):
+    assert "On the same 100 images faal changes accuracy" in first
+    for name in NAMES:
         summary = json.loads((tmp_path / name / "summary.json").read_text())
         assert (
             list(summary["conditions"]) == ["clean", "pgd20", "tpgd20"] and summary["key"] == load(tmp_path / name).key
@@ -37,7 +45,7 @@ def test_a_small_demo_says_everything_once_and_is_reused(tmp_path: Path) -> None
     evidence = (tmp_path / "pgd-at" / engine.evidences.FILE).read_bytes()
 
     second = run(tmp_path, per_class=10)
-    assert second.count("done before") == 4 and second.split("\n\n", 1)[1] == first.split("\n\n", 1)[1]
+    assert second.count("done before") == 6 and second.split("\n\n", 1)[1] == first.split("\n\n", 1)[1]
     again = run(tmp_path, per_class=10, fresh=True)
     assert "done before" not in again and (tmp_path / "pgd-at" / engine.evidences.FILE).read_bytes() == evidence
     other = run(tmp_path, per_class=10, seed=1)
@@ -46,14 +54,20 @@ def test_a_small_demo_says_everything_once_and_is_reused(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_the_demos_networks_are_real(tmp_path: Path) -> None:
-    """Standard above 80 % clean and below 20 % under PGD-20; PGD-AT above 60 % under PGD-20, with a class far below."""
+    """Standard above 80 % clean and below 20 % under PGD-20; PGD-AT above 60 % under PGD-20, with a class far below.
+
+    FAAL lifts that class by more than chance, and costs little of the average.
+    """
     run(tmp_path)
-    standard, robust = (
-        json.loads((tmp_path / name / "summary.json").read_text())["conditions"] for name in ("standard", "pgd-at")
+    standard, robust, fair = (
+        json.loads((tmp_path / name / "summary.json").read_text())["conditions"] for name in NAMES
     )
     assert standard["clean"]["overall"] > 0.8 and standard["pgd20"]["overall"] < 0.2
     assert robust["pgd20"]["overall"] > 0.6
     assert robust["pgd20"]["worst"]["class"] == "Shirt" and robust["pgd20"]["mcd"] > 60
+    shirt = load(tmp_path / "faal").names.index("Shirt")
+    assert fair["pgd20"]["low"][shirt] > robust["pgd20"]["high"][shirt]
+    assert fair["pgd20"]["overall"] > robust["pgd20"]["overall"] - 0.05
 
 
 @pytest.mark.slow

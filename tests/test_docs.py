@@ -1,18 +1,17 @@
 """Every command and every Python example of the README and the guide runs, in order, in an empty folder."""
 
-import os
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.processes import leastwise, python
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```", re.M | re.S)
-ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
@@ -27,7 +26,7 @@ WITH_CODE = [page for page in PAGES if blocks(page)]
 def test_what_a_page_shows_runs(page: Path, tmp_path: Path) -> None:
     for kind, code in blocks(page):
         if kind == "python":
-            run([sys.executable, "-c", code], tmp_path)
+            check(python(code, tmp_path))
         else:
             run_console(code, tmp_path)
 
@@ -41,12 +40,11 @@ def run_console(code: str, folder: Path) -> None:
             (folder / command[1]).write_text(shown)
         else:
             assert command[0] == "leastwise", line
-            run([sys.executable, "-m", *command], folder)
+            check(leastwise(*command[1:], cwd=folder))
 
 
-def run(command: list[str], folder: Path) -> None:
-    done = subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+def check(done: subprocess.CompletedProcess[str]) -> None:
+    assert done.returncode == 0, f"{done.args}\n{done.stdout}\n{done.stderr}"
 
 
 def test_the_readme_begins_with_exactly_the_two_commands() -> None:
@@ -81,7 +79,7 @@ def test_examples_are_short() -> None:
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_run(path: Path, tmp_path: Path) -> None:
     if "__main__" in path.read_text():
-        run([sys.executable, str(path)], tmp_path)
+        check(python(path.read_text(), tmp_path))
     else:
         arguments = ["audit", f"{path}:build", "--attack", "clean", "--per-class", "2"]
-        run([sys.executable, "-m", "leastwise", *arguments], tmp_path)
+        check(leastwise(*arguments, cwd=tmp_path))

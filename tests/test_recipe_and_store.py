@@ -13,7 +13,7 @@ from leastwise.attacks import PGD
 from leastwise.balls import Linf
 from leastwise.demo import audits
 from leastwise.plan import ordered
-from leastwise.recipe import canonical, key, plain
+from leastwise.recipe import canonical, difference, key, plain
 from leastwise.store import sha256, write_atomic, write_json
 
 
@@ -105,3 +105,11 @@ def test_json_has_no_nan(tmp_path: Path) -> None:
 
 def test_sha256_separates_its_parts() -> None:
     assert sha256(b"ab", b"c") != sha256(b"a", b"bc") != sha256(b"abc")
+
+
+def test_the_first_difference_is_named_with_its_path() -> None:
+    a = {"ball": {"eps": 0.1, "type": "Linf"}, "steps": 20}
+    assert difference(a, a) == ""
+    assert difference(a, {"ball": {"eps": 0.2, "type": "Linf"}, "steps": 10}) == "ball.eps 0.1 and 0.2"
+    assert difference(a, {"ball": {"eps": 0.1, "type": "Linf"}}) == "steps 20 and null"
+    assert difference([1], [2]) == "value [1] and [2]"

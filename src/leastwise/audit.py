@@ -57,6 +57,7 @@ class Planned(NamedTuple):
     shards: int
     fit: int
     seconds: float  # of all shards
+    over: bool = False  # whether the first shard alone took longer than there was time
 
 
 class Step(NamedTuple):

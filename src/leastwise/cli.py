@@ -15,7 +15,7 @@ from typing import Protocol, runtime_checkable
 BAD_INPUT, INTERRUPTED = 2, 130
 
 VERBS = {
-    "demo": "train and audit two networks on the embedded data: the whole story in three minutes",
+    "demo": "train and audit three networks on the embedded data: the whole story in three minutes",
     "audit": "attack a classifier and report every class, with intervals",
     "report": "make one self-contained HTML page, or a table, of audits",
     "compare": "compare models class by class on the same images",

@@ -177,6 +177,14 @@ class Evidence:
         y = torch.from_numpy(self.labels.astype(np.int64))
         return Tally.count(y, torch.from_numpy(self.correct(condition)), self.k)
 
+    def in_8_bits(self, condition: str) -> Tally | None:
+        """What is right at the attacked points as images of 8 bits, if that was asked for."""
+        rounded = self.conditions[condition].rounded
+        if not len(rounded) or rounded[0] == NEVER:
+            return None
+        y = torch.from_numpy(self.labels.astype(np.int64))
+        return Tally.count(y, torch.from_numpy(rounded == self.labels), self.k)
+
     def frame(self) -> ClassFrame:
         return ClassFrame.of({name: self.tally(name) for name in self.conditions}, self.names)
 
@@ -197,9 +205,14 @@ class Evidence:
             f"zero ({shown}): the attack could not move there, which is no robustness; try square",
         )
 
+    @property
+    def attacks(self) -> dict[str, Any]:
+        """The settings behind the name of every condition that was asked for."""
+        return dict(json.loads(self.recipe)["conditions"])
+
     def members(self, condition: str) -> tuple[str, ...]:
         """Of a grid of attacks, what tells its members apart; nothing for other conditions."""
-        attack = dict(json.loads(self.recipe)["conditions"])[condition]
+        attack = self.attacks[condition]
         return tuple(member_name(m, i) for i, m in enumerate(attack["members"])) if attack["type"] == "Grid" else ()
 
     def against(self, condition: str, member: int) -> Tally:
@@ -279,7 +292,7 @@ def load(path: Path) -> Evidence:
     """Read and check: a damaged or edited file is refused, and nothing in it is executed."""
     if path.is_dir():
         path = path / FILE
-    if not path.is_file():
+    if not path.is_file() or path.suffix == ".json":
         raise ValueError(f"there is no evidence at {path}: give the folder that `leastwise audit` wrote")
     return parsed(path.read_bytes(), path)
 

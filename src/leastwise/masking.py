@@ -5,7 +5,6 @@ al. 2019). Masking may hit single classes, so every comparison is made class by 
 one-sided exact test at 1 % shared among the classes.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import permutations
@@ -43,7 +42,7 @@ class Sign:
 
 def signs(evidence: Evidence) -> tuple[Sign, ...]:
     """All signs of masking that the conditions of an audit can show."""
-    attacks: dict[str, Attack] = dict(json.loads(evidence.recipe)["conditions"])
+    attacks: dict[str, Attack] = evidence.attacks
     return tuple(
         sign
         for weaker, stronger in permutations(attacks, 2)
@@ -114,7 +113,7 @@ def compared(evidence: Evidence, weaker: str, stronger: str, why: str) -> Sign |
 def restarts_matter(evidence: Evidence) -> tuple[str, ...]:
     """Sentences on attacks whose random starts decide many verdicts of a class."""
     said = []
-    attacks: dict[str, Attack] = dict(json.loads(evidence.recipe)["conditions"])
+    attacks: dict[str, Attack] = evidence.attacks
     for name, attack in attacks.items():
         if attack["type"] != "Restarts":
             continue

@@ -34,6 +34,12 @@ class RaceRecipe:
             raise ValueError(f"the confidence must lie between 0.5 and 1, but saw {self.confidence:g}")
 
 
+def check(data: Dataset) -> None:
+    present = int((np.bincount(data.labels, minlength=data.k) > 0).sum())
+    if present < 2:
+        raise ValueError(f"a race needs images of at least two classes, but saw {present}: name more with --only")
+
+
 def lanes(auditor: Auditor, data: Dataset) -> list["np.ndarray"]:
     """The positions of every class's images, in an order drawn from the seed: no image twice, each as good as any."""
     order = shuffled(torch.from_numpy(data.ids), auditor.recipe.seed, "race").numpy()

@@ -49,3 +49,14 @@ def key_of_json(text: str) -> str:
 def key(value: Any) -> str:
     """The recipe's cache key."""
     return key_of_json(canonical(value))
+
+
+def difference(a: Any, b: Any, path: str = "") -> str:
+    """Where two plain JSON values first differ, such as `ball.eps 0.01 and 0.1`; empty if they do not."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        for name in sorted(a.keys() | b.keys()):
+            found = difference(a.get(name), b.get(name), f"{path}.{name}" if path else name)
+            if found:
+                return found
+        return ""
+    return "" if a == b else f"{path or 'value'} {json.dumps(a)} and {json.dumps(b)}"

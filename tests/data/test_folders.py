@@ -332,7 +332,7 @@ def anonymous_memory(folder: Path, n: int) -> int:
     return peak // 1024
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_images(tmp_path: Path) -> None:
     """2,000 more images are 300 MB of pixels, and would be 1,200 MB as floats."""
     few, many = (anonymous_memory(tmp_path, n) for n in (500, 2500))

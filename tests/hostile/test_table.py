@@ -239,7 +239,7 @@ CASES: dict[str, Case] = {
     "a gate of brackets": gate("worst(" * 5000, "no readable argument"),
     "a gate under no condition": gate("worst(pgd20) >= 0.1", "pgd20"),
     "a gate of a class that is not there": gate("accuracy(<img onerror=x>, clean) >= 0.1", "<img onerror=x>"),
-    "an endless gate": gate("worst(clean) >= 1e999", "which no number reaches"),
+    "an endless gate": gate("worst(clean) >= 1e999", "never crosses"),
     "a summary nested too deeply": Case(
         "gate summary.json|worst(clean) >= 0", "", lambda f: written(f, "summary.json", '{"classes": ' + DEEP + "}")
     ),

@@ -27,7 +27,8 @@ def ours(attack: APGD, model: Classifier, x: Images, y: Labels, ids: Labels) -> 
     for rows in torch.arange(len(x)).split(BATCH):
         found.append(attack.run(model, x[rows], y[rows], Noise(0, ids[rows], "/test")))
     seconds = time.process_time() - begun
-    parts = [torch.cat(part) if isinstance(part[0], torch.Tensor) else sum(part) for part in zip(*found, strict=True)]
+    columns = zip(*(one[:-1] for one in found), strict=True)  # all but `reached`, which is another attack's
+    parts = [torch.cat(part) if isinstance(part[0], torch.Tensor) else sum(part) for part in columns]
     return Outcome(*parts), seconds
 
 

@@ -55,14 +55,14 @@ def test_clean_accuracy_of_cifar10_networks(test_data: Path, cifar10: Dataset, n
     assert clean_accuracy(cifar_network(test_data, name), cifar10) == pytest.approx(CIFAR_CLEAN[name], abs=0.011)
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_clean_accuracy_of_a_public_resnet20_checkpoint(test_data: Path, cifar10: Dataset) -> None:
     path = str(test_data / "nets" / "akamaster_cifar10_resnet20.th")
     model = resolve(path, cifar10.shape, cifar10.names, "resnet20", IMAGENET_MEAN, (0.229, 0.224, 0.225))
     assert clean_accuracy(model, cifar10) == pytest.approx(91.7, abs=0.1)
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_clean_accuracy_of_a_public_cifar100_checkpoint(test_data: Path) -> None:
     data = load(str(test_data / "cifar100_test.npz"))
     path = str(test_data / "nets" / "chenyaofo_cifar100_resnet20.pth")

@@ -12,7 +12,7 @@ from leastwise.balls import Linf
 from leastwise.data import Dataset
 from leastwise.models import build
 from leastwise.report import summary
-from leastwise.report.curves import crossing, curves, nearest_mistakes
+from leastwise.report.curves import Curve, around, crossing, curves, half_lost, nearest_mistakes
 from tests.conftest import SHAPE, K
 
 THREAT = Threat(Linf(0.02), 0.005)
@@ -35,8 +35,32 @@ def test_a_curve_is_the_attack_at_every_radius(unbalanced: Dataset) -> None:
 def test_half_is_lost_where_the_line_says() -> None:
     assert crossing((0.0, 1.0, 2.0), [0.9, 0.7, 0.3]) == pytest.approx(1.5)
     assert crossing((0.0, 1.0), [0.4, 0.1]) == 0.0
-    assert np.isnan(crossing((0.0, 1.0), [0.9, 0.6])) and np.isnan(crossing((0.0, 1.0, 2.0), [0.4, 0.1]))
+    assert np.isnan(crossing((0.0, 1.0), [0.9, 0.6])) and np.isnan(crossing((1.0, 2.0), [0.4, 0.1]))
     assert np.isnan(crossing((0.0, 1.0), [float("nan"), float("nan")]))
+
+
+def test_beyond_the_largest_radius_and_before_the_smallest_are_told_apart() -> None:
+    assert around((0.0, 1.0, 2.0), [0.9, 0.7, 0.3]) == (1.0, 2.0)
+    low, high = around((1.0, 2.0), [0.9, 0.6])
+    assert low == 2.0 and np.isnan(high)
+    low, high = around((1.0, 2.0), [0.4, 0.1])
+    assert np.isnan(low) and high == 1.0
+    assert np.isnan(around((1.0, 2.0), [float("nan")] * 2)).all()
+    table = np.array([[0.9, 0.4, 0.8, 0.7], [0.6, 0.1, 0.2, np.nan]])
+    columns = [[*column] for column in table.T]
+    made = Curve(
+        "pgd5",
+        (1 / 255, 2 / 255),
+        ("x", "y"),
+        table,
+        np.array([0.7, 0.4]),
+        "Linf",
+        np.array([crossing((1 / 255, 2 / 255), column) for column in columns]),
+        np.array([around((1 / 255, 2 / 255), column) for column in columns]),
+    )
+    assert half_lost(made, ("ant", "bee", "cow", "dog")) == (
+        "Accuracy under pgd5 falls below 50 % at eps: bee before 1/255, cow 1.5/255; 1 stay above it up to 2/255."
+    )
 
 
 def test_nearest_mistakes_are_medians_of_what_the_search_found(unbalanced: Dataset) -> None:

@@ -15,7 +15,7 @@ from leastwise.masking import cautions
 from leastwise.report import charts, citations, figures
 from leastwise.report.changes import changes
 from leastwise.report.findings import finding
-from leastwise.report.page import Audited, page
+from leastwise.report.page import Audited, compared_models, page
 from leastwise.report.table import headline, pick, same_images
 from leastwise.statistics import paired, wilson
 from tests.report.made_up import CIFAR10, audited, evidence
@@ -207,6 +207,20 @@ def test_changes_are_mcnemars_tests_with_holms_correction() -> None:
 
     raw = [change.paired.p for change in found]
     assert [change.p for change in found] == pytest.approx(multipletests(raw, method="holm")[1].tolist())
+
+
+def test_a_few_models_are_compared_in_pairs_and_many_with_the_first() -> None:
+    models = [Audited(name, evidence(10, 50, shift)) for name, shift in zip("abcd", (0.0, 0.1, 0.2, 0.3), strict=True)]
+    assert [made["names"] for made in compared_models(models[:3], [])] == [("a", "b"), ("a", "c"), ("b", "c")]
+    assert [made["names"] for made in compared_models(models, [])] == [("a", "b"), ("a", "c"), ("a", "d")]
+
+
+def test_attacks_of_one_name_and_other_settings_are_not_compared() -> None:
+    a, b = evidence(10, 50), evidence(10, 50, 0.1)
+    b = replace(b, recipe=b.recipe.replace('"eps":0.00784', '"eps":0.03'))
+    (made,) = compared_models([Audited("a", a), Audited("b", b)], [])
+    assert "pgd20 stands for different attacks (ball.eps 0.00784 and 0.03) and is not compared." in made["sentence"]
+    assert [figure["title"] for figure in made["figures"]] == ["clean", "autoattack"]
 
 
 def test_models_on_other_images_are_not_compared() -> None:

@@ -100,7 +100,7 @@ def test_homogeneity_of_a_small_table_is_close_to_exact() -> None:
         (10, 1000, 0.3, 10000),
         (100, 100, 0.3, 5000),
         (10, 20, 0.25, 2000),
-        pytest.param(100, 100, 0.02, 1000, marks=pytest.mark.medium),
+        pytest.param(100, 100, 0.02, 1000, marks=pytest.mark.slow),
         (20, 30, 0.05, 600),
     ],
 )

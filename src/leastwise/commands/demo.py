@@ -11,7 +11,7 @@ from leastwise.commands.shared import Screen, chosen_device
 
 @dataclass(frozen=True)
 class Demo:
-    """Train a standard and a PGD-AT network on the embedded data, audit both, and say what changed.
+    """Train a standard, a PGD-AT and a fairer network on the embedded data, audit them, and say what changed.
 
     Work that is finished under --out is used again; --fresh does it anew.
     """

@@ -42,11 +42,11 @@ class Gate:
         verdicts = decide(terms, result, bases, self.confidence)
         console = Screen()
         for verdict in verdicts:
-            squared = verdict.term.measure == "cv"
-            if squared:
+            if verdict.term.measure == "cv":
                 seen = f"{verdict.estimate:.5f} [{verdict.low:.5f}, {verdict.high:.5f}]"
             else:
-                seen = f"{percent(verdict.estimate)} % {span(verdict.low, verdict.high)}"
+                unit = "points" if verdict.term.measure in ("drop", "gap") else "%"
+                seen = f"{percent(verdict.estimate)} {unit} {span(verdict.low, verdict.high)}"
             said = f"{verdict.outcome.value:12}  {verdict.term.text}: {seen}"
             said += f" ({verdict.detail})" if verdict.detail else ""
             if verdict.images_needed is not None:

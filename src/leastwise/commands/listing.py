@@ -1,10 +1,9 @@
 """`leastwise list`."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import tyro
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
@@ -34,49 +33,56 @@ class List:
         from leastwise.objectives import AVERAGINGS, METHODS, POLICIES, SCHEDULES
         from leastwise.objectives.methods import defaults
 
-        tables: dict[str, tuple[tuple[str, ...], list[tuple[str, ...]]]] = {
-            "attacks": (
-                ("name", "what it does", "paper", "cost per image"),
-                [(r.spelling, r.about, r.paper, r.cost) for r in TABLE],
-            ),
-            "augmentations": (("name", "what it does"), [(name, a.about) for name, a in AUGMENTATIONS.items()]),
-            "corruptions": (
-                ("name", "family", "what it does"),
-                [(name, kind.family, kind.about) for name, kind in CORRUPTIONS.items()],
-            ),
-            "data": (
-                ("name", "splits", "what it is"),
-                [(name, some_splits(s.splits), s.about) for name, s in SOURCES.items()],
-            ),
-            "methods": (
-                ("method", "loss per example", "paper", "settings", "passes per step"),
-                [
-                    *((name, m.equation, m.paper, own_defaults(m), m.adds) for name, m in METHODS.items()),
-                    *(
-                        (f"--fair {name}", c.equation, c.paper, defaults(c.policy), c.adds)
-                        for name, c in POLICIES.items()
-                    ),
-                    *((f"--average {name}", first_line(a), "", defaults(a), "") for name, a in AVERAGINGS.items()),
-                    *((f"--schedule {name}", first_line(s), "", defaults(s), "") for name, s in SCHEDULES.items()),
-                    ("--awp G", "min_w loss(w + v), |v| = G·|w| uphill", "Wu et al. 2020", "", "1 more"),
-                ],
-            ),
-            "models": (
-                ("name", "images", "parameters", "what it is"),
-                [
-                    *((name, str(a.size), parameters(a), a.about) for name, a in ARCHITECTURES.items()),
-                    ("wrn-D-W", "cifar", "", "wide ResNet of any depth D = 6n + 4 and width W"),
-                    *((f"…+{name}", "", "", f"any of them with {part.about}") for name, part in PARTS.items()),
-                ],
-            ),
+        kinds: dict[str, list[Entry]] = {
+            "attacks": [Entry(r.spelling, r.about, (r.paper, f"cost per image: {r.cost}")) for r in TABLE],
+            "augmentations": [Entry(name, a.about) for name, a in AUGMENTATIONS.items()],
+            "corruptions": [Entry(name, kind.about, (kind.family,)) for name, kind in CORRUPTIONS.items()],
+            "data": [Entry(name, s.about, (some_splits(s.splits),)) for name, s in SOURCES.items()],
+            "methods": [
+                *(Entry(name, m.equation, training(m.paper, m.adds, own_defaults(m))) for name, m in METHODS.items()),
+                *(
+                    Entry(f"--fair {name}", c.equation, training(c.paper, c.adds, defaults(c.policy)))
+                    for name, c in POLICIES.items()
+                ),
+                *(Entry(f"--average {name}", first_line(a), (defaults(a),)) for name, a in AVERAGINGS.items()),
+                *(Entry(f"--schedule {name}", first_line(s), (defaults(s),)) for name, s in SCHEDULES.items()),
+                Entry("--extra DATA", "pseudo-labelled images fill half of each batch", ("RST: Carmon et al. 2019",)),
+                Entry("--awp G", "min_w loss(w + v), |v| = G·|w| uphill", training("Wu et al. 2020", "1 more")),
+            ],
+            "models": [
+                *(Entry(name, a.about, (f"{a.size} images", parameters(a))) for name, a in ARCHITECTURES.items()),
+                Entry("wrn-D-W", "wide ResNet of any depth D = 6n + 4 and width W", ("cifar images",)),
+                *(Entry(f"…+{name}", f"any of them with {part.about}") for name, part in PARTS.items()),
+            ],
         }
         console = Screen()
-        for kind, (columns, rows) in tables.items():
+        for kind, entries in kinds.items():
             if self.kind in ("all", kind):
-                table = Table(*columns, title=kind, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-                for row in rows:
-                    table.add_row(*map(Text, row))
-                console.print(table)
+                console.print(Text(f"{kind}\n", "bold"))
+                # Two columns stay readable in a narrow terminal, where five would leave a word to each line.
+                table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+                table.add_column(no_wrap=True)
+                table.add_column()
+                for entry in entries:
+                    table.add_row(Text(entry.name), Text.assemble(entry.about, *entry.second_line))
+                console.print(table, "")
+
+
+class Entry(NamedTuple):
+    """A name, what it stands for, and facts of less importance."""
+
+    name: str
+    about: str
+    facts: tuple[str, ...] = ()
+
+    @property
+    def second_line(self) -> tuple[tuple[str, str], ...]:
+        said = " · ".join(fact for fact in self.facts if fact)
+        return ((f"\n{said}", "dim"),) if said else ()
+
+
+def training(paper: str, adds: str, settings: str = "") -> tuple[str, ...]:
+    return (paper, f"passes per step: {adds}" if adds else "", " ".join(settings.split()))
 
 
 def own_defaults(method: "Method") -> str:
@@ -98,4 +104,4 @@ def some_splits(splits: tuple[str, ...]) -> str:
 
 def parameters(architecture: "Architecture") -> str:
     """The published count for the network's own image size and number of classes."""
-    return f"{architecture.params.total:,}" if architecture.params else ""
+    return f"{architecture.params.total:,} parameters" if architecture.params else ""

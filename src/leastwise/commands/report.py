@@ -50,4 +50,4 @@ class Report:
         console = Screen()
         for model in models:
             report.say(console, f"{model.name}: {report.headline(model.evidence)}")
-        report.say(console, f"Report: {self.out} ({self.out.stat().st_size / 1e6:.2f} MB)")
+        report.say(console, f"Report: {self.out} ({self.out.stat().st_size / 1e3:,.0f} kB)")

@@ -78,6 +78,7 @@ def race_task(
     about: Mapping[str, Any] | None = None,
 ) -> Task:
     """A race under the auditor's one condition; finished rounds are not attacked again."""
+    races.check(data)
 
     def work(watch: Watch, hands: Hands, _clock: Clock) -> None:
         rounds = []
@@ -173,7 +174,8 @@ def attack_shards(
             took += sum(done.seconds(piece_name(shard, c)) for c in range(len(names)))
             if len(whole) == 1:
                 each = took / hands.width
-                watch(audits.Planned(len(shards), max(1, fit()), each * len(shards)))
+                over = budget is not None and clock.seconds() - begun > budget
+                watch(audits.Planned(len(shards), max(1, fit()), each * len(shards), over))
 
     def wanted() -> Iterator[Piece | None]:
         for shard, positions in enumerate(shards):

@@ -186,7 +186,10 @@ POLICIES: dict[str, ClassWise] = {
         FAAL(), "k·w_y·loss, w worst within KL(u || w) <= r, per batch", "Zhang et al. 2024", "a bisection"
     ),
     "cfol": ClassWise(
-        CFOL(), "classes drawn from γ/k + (1-γ)·softmax(η·Σ error)", "Pethick et al. 2023; by epochs", "nothing"
+        CFOL(),
+        "classes drawn from γ/k + (1-γ)·softmax(η·Σ error)",
+        "Pethick et al. 2023, by epochs; not checked against its code",
+        "nothing",
     ),
 }
 

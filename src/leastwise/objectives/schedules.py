@@ -13,6 +13,8 @@ class Schedule(Protocol):
 
 @dataclass(frozen=True)
 class Constant:
+    """The same rate throughout."""
+
     value: float = 0.1
 
     def __post_init__(self) -> None:

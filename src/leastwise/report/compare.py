@@ -5,6 +5,7 @@ the classes). With several trainings the interval also covers another training: 
 images'. Differences are later side minus first side, in fractions.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from rich.text import Text
 
 from leastwise.evidence import Evidence
 from leastwise.report.fairness import number
-from leastwise.report.page import Audited
+from leastwise.report.page import Audited, different_attacks
 from leastwise.report.results import opened
 from leastwise.report.table import percent, same_images, say
 from leastwise.statistics import (
@@ -47,6 +48,11 @@ class Side:
     def first(self) -> Evidence:
         return self.models[0].evidence
 
+    @property
+    def present(self) -> "np.ndarray":
+        """Which classes have images."""
+        return np.bincount(self.first.labels, minlength=self.first.k) > 0
+
     def hits(self, condition: str) -> list["np.ndarray"]:
         return [model.evidence.correct(condition) for model in self.models]
 
@@ -69,6 +75,7 @@ def sides(arguments: Sequence[str], names: Sequence[str] = ()) -> tuple[Side, ..
     if len(set(chosen)) != len(chosen):
         chosen = list(arguments)
     made = tuple(Side(name, models) for name, models in zip(chosen, found, strict=True))
+    check_different(made)
     for side in made:
         for model in side.models:
             if not same_images(made[0].first, model.evidence):
@@ -77,6 +84,21 @@ def sides(arguments: Sequence[str], names: Sequence[str] = ()) -> tuple[Side, ..
                     f"{made[0].name}: audit both on the same data"
                 )
     return made
+
+
+def check_different(found: Sequence[Side]) -> None:
+    """An audit that is given twice would be a difference of nothing, or a second training that never was."""
+    seen: dict[str, str] = {}
+    for side in found:
+        if len({json.loads(model.evidence.recipe)["model"] for model in side.models}) < len(side.models):
+            raise ValueError(f"{side.name} holds one network twice: give each training of a side once")
+        for model in side.models:
+            if model.evidence.key in seen:
+                raise ValueError(
+                    f"the same audit of the same network was given twice, in {seen[model.evidence.key]} and in "
+                    f"{side.name}: give each result once"
+                )
+            seen[model.evidence.key] = side.name
 
 
 def short(text: str) -> str:
@@ -89,19 +111,35 @@ def shared_conditions(found: Sequence[Side]) -> list[str]:
     return [name for name in every[0].conditions if all(name in one.conditions for one in every)]
 
 
+def check_alike(found: Sequence[Side], conditions: Sequence[str]) -> None:
+    """One name may stand for attacks of different strength; those are not compared."""
+    first = found[0].first
+    for side in found:
+        for model in side.models:
+            apart = different_attacks(first, model.evidence)
+            for name in conditions:
+                if name in apart:
+                    raise ValueError(
+                        f"{name} of {found[0].name} and {name} of {side.name} are different attacks ({apart[name]}): "
+                        f"audit both alike, or choose another --condition"
+                    )
+
+
 def strongest(found: Sequence[Side], condition: str = "") -> str:
-    """The condition to compare under: as asked, or the one with the lowest accuracy of those that all sides have."""
+    """The condition to compare under: as asked, or the one with the lowest mean accuracy of those that all have."""
     shared = shared_conditions(found)
     if condition and condition not in shared:
         raise ValueError(f"not all results have {condition!r}: choose {', '.join(shared) or 'results that share one'}")
     if not shared:
         raise ValueError("the results share no condition: audit the models under the same attacks")
-    return condition or min(shared, key=lambda name: found[0].first.tally(name).overall)
+    attacked = [name for name in shared if name != CLEAN] or shared
+    return condition or min(attacked, key=lambda name: sum(side.accuracy(name)[side.present].mean() for side in found))
 
 
 def comparison(found: Sequence[Side], condition: str) -> dict[str, Any]:
     """Everything the terminal shows, as plain values."""
     shown = [name for name in dict.fromkeys((CLEAN, condition)) if name in shared_conditions(found)]
+    check_alike(found, shown)
     first, names = found[0], found[0].first.names
     return {
         "condition": condition,
@@ -121,7 +159,8 @@ def comparison(found: Sequence[Side], condition: str) -> dict[str, Any]:
 
 
 def pareto(found: Sequence[Side], shown: Sequence[str], condition: str) -> list[dict[str, Any]]:
-    """Clean, robust and worst-class accuracy of each side; ρ (WAT) against the first; who is beaten in all three."""
+    """Clean, robust and worst-class accuracy of each side; ρ (WAT) against the first; whom another side dominates:
+    it is at least as good in each of these and better in one."""
     rows: list[dict[str, Any]] = []
     for side in found:
         accuracy = side.accuracy(condition)
@@ -134,8 +173,10 @@ def pareto(found: Sequence[Side], shown: Sequence[str], condition: str) -> list[
                 "trainings": len(side.models),
                 "overall": overall,
                 "worst_class": side.first.names[int(np.nanargmin(accuracy))],
-                # Of every training its own worst class: with several they may differ.
-                "worst": float(np.mean([w.plug_in for w in lowest])),
+                # The named class, whose mean over the trainings is lowest. The attacker who sees a training picks its
+                # own worst class: with several these may differ, and their mean is lower.
+                "worst": float(np.nanmin(accuracy)),
+                "worst_of_each": float(np.mean([w.plug_in for w in lowest])),
                 "worst_corrected": float(np.mean([w.corrected for w in lowest])),
             }
         )
@@ -214,10 +255,13 @@ def print_comparison(console: Console, made: dict[str, Any]) -> None:
         for some in [[name] for name in names] if several else [names]:
             console.print(change_table(made["classes"], {name: pair["conditions"][name] for name in some}, several))
     say(console, "* a difference that chance does not explain, corrected for the number of classes")
+    if any(row["dominated"] for row in made["models"]):
+        say(console, "dominated: another model is at least as good in every column but ρ, and better in one")
     if several:
         say(
             console,
-            "intervals cover another training and other test images; sd is the spread over trainings alone, without "
+            "worst class is the lowest mean over the trainings of a side; intervals cover another training and other "
+            "test images; sd is the spread over trainings alone, without "
             "the noise of the test set, of the first and of the second side",
         )
     else:
@@ -237,7 +281,7 @@ def pareto_table(made: dict[str, Any]) -> Table:
         name = row["name"] + (f" ({row['trainings']} trainings)" if row["trainings"] > 1 else "")
         cells = [percent(value) for value in row["overall"].values()]
         cells += [f"{row['worst_class']} {percent(row['worst'])}", shown(row["rho"], sign=True)]
-        table.add_row(Text(name), *map(Text, cells), "beaten in all" if row["dominated"] else "")
+        table.add_row(Text(name), *map(Text, cells), "dominated" if row["dominated"] else "")
     return table
 
 
@@ -259,13 +303,14 @@ def change_table(classes: Sequence[str], conditions: Mapping[str, Any], several:
 
 
 def change_cells(one: dict[str, Any], several: bool) -> list[Text]:
-    low, high = (0.0 if one[end] is None else one[end] for end in ("low", "high"))
-    interval = f"[{100 * low:+.1f}, {100 * high:+.1f}]"
+    ends = [one[end] for end in ("low", "high")]
+    interval = "–" if None in ends else f"[{100 * ends[0]:+.1f}, {100 * ends[1]:+.1f}]"
     mark = "*" if one["significant"] else " "
     style = "bold" if one["significant"] else ""
     cells = [Text(f"{100 * one['difference']:+.1f} {interval:>15}{mark}", style=style)]
     if several:
-        cells.append(Text(" / ".join("–" if sd is None else f"{100 * sd:.1f}" for sd in one["training_sd"])))
+        spreads = one.get("training_sd", (None, None))  # two single models have none
+        cells.append(Text(" / ".join("–" if sd is None else f"{100 * sd:.1f}" for sd in spreads)))
     return cells
 
 

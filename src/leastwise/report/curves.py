@@ -1,16 +1,15 @@
 """Security curves: what each class keeps as the radius grows, and the radius at which half of it is lost."""
 
-import json
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float
 
 from leastwise.attacks import Clean, median_distance
-from leastwise.evidence import Evidence
+from leastwise.evidence import FEW, Evidence
 from leastwise.masking import ball_of
 from leastwise.notation import number
 
@@ -33,7 +32,9 @@ class Curve(NamedTuple):
     accuracy: Float[np.ndarray, "r k"]
     overall: Float[np.ndarray, " r"]
     norm: str  # how the radius is measured: Linf, L2 or L1
-    half: Float[np.ndarray, " k"]  # the radius at which half of a class is lost; NaN if it is beyond the largest
+    half: Float[np.ndarray, " k"]  # the radius at which a class falls below 50 %, between two that were tried; or NaN
+    between: Float[np.ndarray, "k 2"]  # the largest radius that more than half survives and the smallest that it does
+    # not: NaN for the first if the smallest radius is too large, for the second if the largest is too small
 
 
 def curves(evidence: Evidence) -> tuple[Curve, ...]:
@@ -51,19 +52,21 @@ def curve(evidence: Evidence, attack: str, at: Mapping[float, str]) -> Curve:
     tallies = [evidence.tally(name) for name in conditions]
     accuracy = np.stack([tally.accuracy.numpy() for tally in tallies])
     start = [evidence.tally(name).accuracy.numpy() for name in clean(evidence)[:1]]
-    half = np.array([crossing((0.0, *radii), [*column]) for column in np.stack([*start, *accuracy], axis=1)])
-    ball = ball_of(dict(json.loads(evidence.recipe)["conditions"])[conditions[0]]) or {}
+    columns = np.stack([*start, *accuracy], axis=1)  # by class
+    tried = (*(0.0 for _ in start), *radii)
+    half = np.array([crossing(tried, [*column]) for column in columns])
+    between = np.array([around(tried, [*column]) for column in columns])
+    ball = ball_of(evidence.attacks[conditions[0]]) or {}
     overall = np.array([tally.overall for tally in tallies])
-    return Curve(attack, radii, conditions, accuracy, overall, ball.get("type", ""), half)
+    return Curve(attack, radii, conditions, accuracy, overall, ball.get("type", ""), half, between)
 
 
 def clean(evidence: Evidence) -> list[str]:
-    return [name for name, attack in json.loads(evidence.recipe)["conditions"] if attack["type"] == Clean.__name__]
+    return [name for name, attack in evidence.attacks.items() if attack["type"] == Clean.__name__]
 
 
 def crossing(radii: tuple[float, ...], accuracy: list[float], level: float = 0.5) -> float:
     """Where a falling curve meets the level, by a straight line between the two points around it."""
-    radii = radii[len(radii) - len(accuracy) :]  # without clean images there is nothing at zero
     if accuracy[0] < level:
         return 0.0 if radii[0] == 0 else float("nan")
     for (r0, a0), (r1, a1) in zip(
@@ -74,10 +77,39 @@ def crossing(radii: tuple[float, ...], accuracy: list[float], level: float = 0.5
     return float("nan")
 
 
+def around(radii: tuple[float, ...], accuracy: list[float], level: float = 0.5) -> tuple[float, float]:
+    """The two radii that a falling curve meets the level between; NaN for an end that was not tried."""
+    if np.isnan(accuracy).any():
+        return float("nan"), float("nan")
+    below = next((i for i, value in enumerate(accuracy) if value < level), len(accuracy))
+    return (radii[below - 1] if below else float("nan")), (radii[below] if below < len(radii) else float("nan"))
+
+
+def half_lost(curve: Curve, names: tuple[str, ...]) -> str:
+    """One sentence: the classes whose accuracy falls below 50 % at the smallest radii, and how many never do."""
+    at = np.where(np.isnan(curve.half) & ~np.isnan(curve.between[:, 1]), 0.0, curve.half)  # before the smallest radius
+    lost = [c for c in np.argsort(at, kind="stable") if not np.isnan(at[c])]
+    kept = int((np.isnan(at) & ~np.isnan(curve.between[:, 0])).sum())
+    if not lost:
+        return f"No class falls below 50 % under {curve.attack} up to eps = {radius_text(curve.radii[-1], curve.norm)}."
+    smallest = radius_text(curve.radii[0], curve.norm)
+    said = [
+        f"{names[c]} {f'before {smallest}' if np.isnan(curve.half[c]) else radius_text(curve.half[c], curve.norm)}"
+        for c in lost[:FEW]
+    ]
+    more = f", {len(lost) - FEW} more later" if len(lost) > FEW else ""
+    never = f"; {kept} stay above it up to {radius_text(curve.radii[-1], curve.norm)}" if kept else ""
+    return f"Accuracy under {curve.attack} falls below 50 % at eps: {', '.join(said)}{more}{never}."
+
+
+def radius_text(eps: float, norm: str) -> str:
+    return f"{255 * eps:.4g}/255" if norm == "Linf" else f"{eps:.4g}"
+
+
 def nearest_mistakes(evidence: Evidence, name: str) -> Float[np.ndarray, " k"] | None:
     """The median distance of each class to its nearest mistakes, where the attack looked for these: infinite if most of
     a class survived."""
-    attack: dict[str, Any] = dict(json.loads(evidence.recipe)["conditions"])[name]
+    attack = evidence.attacks[name]
     if attack["type"] not in MINIMAL or attack.get("keep") != "last":
         return None
     r = evidence.conditions[name]

@@ -63,8 +63,10 @@ def table_latex(evidence: Evidence) -> str:
     header, rows = cells(evidence)
     frame = evidence.frame()
     lines = [[latex(cell) for cell in row] for row in rows]
-    for m, worst in enumerate(frame.worst.tolist()):
-        lines[worst][m + 1] = rf"\textbf{{{lines[worst][m + 1]}}}"
+    for m, lowest in enumerate(frame.accuracy.nan_to_num(1.0).amin(1).tolist()):
+        for c, accuracy in enumerate(frame.accuracy[m].tolist()):
+            if accuracy == lowest:
+                lines[c][m + 1] = rf"\textbf{{{lines[c][m + 1]}}}"
     body = "".join(f"{' & '.join(line)} \\\\\n" for line in lines)
     return (
         f"% needs \\usepackage{{booktabs}}; accuracy in percent [95 % Wilson interval]\n"

@@ -12,7 +12,7 @@ from leastwise.geometry import confusion
 from leastwise.report import charts
 from leastwise.report.changes import Change
 from leastwise.report.charts import Bar, Difference, Line, Spec
-from leastwise.report.curves import Curve, clean
+from leastwise.report.curves import Curve, clean, radius_text
 from leastwise.report.heat import heat
 from leastwise.statistics import wilson
 
@@ -226,10 +226,6 @@ def curve_figure(evidence: Evidence, curve: Curve) -> Figure:
     others = "all other classes" if len(order) <= MANY else f"the {END} weakest and {END} strongest classes"
     told = f"named at eps = {radius_text(eps[at], curve.norm)}, where the classes differ most; thin lines are {others}"
     return Figure(f"Security curves of {curve.attack}", told, charts.curves(lines, curve.norm, about), key)
-
-
-def radius_text(eps: float, norm: str) -> str:
-    return f"{255 * eps:.4g}/255" if norm == "Linf" else f"{eps:g}"
 
 
 def change_figure(changes: Sequence[Change], condition: str, names: tuple[str, str]) -> Figure:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from leastwise.evidence import FEW, Evidence
+from leastwise.report.curves import curves, half_lost
 from leastwise.report.table import percent, pick, span
 from leastwise.statistics import (
     ClassCounts,
@@ -90,7 +91,25 @@ def told(evidence: Evidence) -> tuple[str, ...]:
     found = finding(evidence, pick(evidence).condition)
     worst = found.worst
     corrected = f"{percent(worst.corrected)} % {span(worst.low, worst.high)}"
-    return (f"The lowest of many measurements is partly bad luck; corrected for it: {corrected}.", *remarks(found))
+    return (
+        f"The lowest of many measurements is partly bad luck; corrected for it: {corrected}.",
+        *remarks(found),
+        *asides(evidence),
+    )
+
+
+def asides(evidence: Evidence) -> tuple[str, ...]:
+    """What was asked for besides: where each class is half lost, and what rounding to 8 bits leaves of the attacks."""
+    said = [half_lost(one, evidence.names) for one in curves(evidence)]
+    for name in evidence.conditions:
+        if (rounded := evidence.in_8_bits(name)) is not None:
+            before = evidence.tally(name)
+            more = int(rounded.correct.sum()) - int(before.correct.sum())
+            said.append(
+                f"Rounded to 8 bits, {percent(rounded.overall)} % survive {name} ({more:+d} images), "
+                f"as it is {percent(before.overall)} %."
+            )
+    return tuple(said)
 
 
 def shown(probability: float) -> str:

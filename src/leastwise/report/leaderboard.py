@@ -1,6 +1,5 @@
 """The flat keys of RobustBench's model files, in its own units: percent as text, eps as people write it."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,13 +30,9 @@ def leaderboard(evidence: Evidence, run: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def attacks(evidence: Evidence) -> dict[str, Mapping[str, Any]]:
-    return dict(json.loads(evidence.recipe)["conditions"])
-
-
 def conditions(evidence: Evidence) -> tuple[list[str], list[str], list[str]]:
     """Which conditions are the clean images, AutoAttack's standard version, and corruptions."""
-    kinds = {name: attack["type"] for name, attack in attacks(evidence).items()}
+    kinds = {name: attack["type"] for name, attack in evidence.attacks.items()}
     clean = [name for name, kind in kinds.items() if kind == "Clean"]
     corrupted = [name for name, kind in kinds.items() if kind == "Corrupted"]
     return clean[:1], [name for name in kinds if name == "autoattack"], corrupted
@@ -52,7 +47,7 @@ def percent(evidence: Evidence, names: list[str]) -> str | None:
 
 def eps(evidence: Evidence) -> str | None:
     """The radius, if all attacks share one."""
-    balls = [ball_of(attack) for attack in attacks(evidence).values()]
+    balls = [ball_of(attack) for attack in evidence.attacks.values()]
     found = {(ball["type"], ball["eps"]) for ball in balls if ball is not None}
     if len(found) != 1:
         return None

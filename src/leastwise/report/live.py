@@ -60,6 +60,8 @@ def progress(console: Console, label: str, names: Sequence[str]) -> Iterator[Cal
 
 def plan_text(plan: Planned) -> str:
     """What the first of several shards says of the others."""
+    if plan.over:
+        return "the time budget is shorter than one shard takes, which is the least that an audit attacks"
     if plan.shards == 1:
         return ""
     said = f"{plan.shards} shards take about {duration(plan.seconds)}"
@@ -68,7 +70,15 @@ def plan_text(plan: Planned) -> str:
 
 def duration(seconds: float) -> str:
     minutes = round(seconds / 60)
-    return f"{seconds:.0f} s" if seconds < 90 else f"{minutes} min" if minutes < 90 else f"{seconds / 3600:.1f} h"
+    return (
+        "1 s"
+        if seconds < 1
+        else f"{seconds:.0f} s"
+        if seconds < 90
+        else f"{minutes} min"
+        if minutes < 90
+        else f"{seconds / 3600:.1f} h"
+    )
 
 
 def epoch_text(seen: Epoch, names: Sequence[str]) -> str:
@@ -91,7 +101,10 @@ def side_text(label: str, seen: Seen, names: Sequence[str]) -> str:
 
 
 def tally_text(tally: Tally, names: Sequence[str]) -> str:
-    lowest, worst = min((a, name) for a, name in zip(tally.accuracy.tolist(), names, strict=True) if a == a)
+    present = [(a, name) for a, name in zip(tally.accuracy.tolist(), names, strict=True) if a == a]
+    lowest = min(a for a, _ in present)
+    last = [name for a, name in present if a == lowest]
+    worst = last[0] if len(last) == 1 else f"{len(last)} classes"
     return f"{percent(tally.overall)} % (worst {worst} {percent(lowest)} %)"
 
 

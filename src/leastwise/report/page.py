@@ -10,15 +10,17 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from leastwise.evidence import Evidence
 from leastwise.masking import cautions
+from leastwise.recipe import difference
 from leastwise.report.changes import changes
 from leastwise.report.citations import bibtex, row_of, used
 from leastwise.report.curves import curves
 from leastwise.report.export import table_csv, table_latex, table_markdown
-from leastwise.report.findings import Finding, finding, remarks
+from leastwise.report.findings import Finding, asides, finding, remarks
 from leastwise.report.table import percent, pick, same_images, span, what_changed
 from leastwise.statistics import CONFIDENCE, wilson
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from leastwise.report.figures import Figure
 
 CLEAN = "clean"
+FEW_MODELS = 3  # of which all pairs are compared
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +41,7 @@ class Audited:
 
 
 def page(models: Sequence[Audited], title: str = "Class-wise robustness audit") -> str:
-    """The page of one model, or of several side by side; the first one is what the others are compared with."""
+    """The page of one model, or of several side by side; of more than three the first is compared with the others."""
     if not models:
         raise ValueError("a page needs at least one audit, but saw none: give the folder of a result")
     if len({model.name for model in models}) != len(models):
@@ -115,7 +118,7 @@ def view(model: Audited, specs: list[Any], exports: list[dict[str, str]]) -> dic
         "name": model.name,
         "pick": chosen,
         "corrected": corrected(found[chosen.condition], " %"),
-        "notes": remarks(found[chosen.condition]),
+        "notes": (*remarks(found[chosen.condition]), *asides(evidence)),
         "k": len(order),
         "n": len(evidence.ids),
         "many": many,
@@ -207,21 +210,35 @@ def provenance(model: Audited) -> list[tuple[str, str]]:
 
 
 def compared_models(models: Sequence[Audited], specs: list[Any]) -> list[dict[str, Any]]:
-    """Every further model against the first, where both saw the same images."""
+    """Every pair of a few models, of many the first with each other, where both saw the same images."""
     from leastwise.report import figures
 
-    first, made = models[0], []
-    for other in models[1:]:
+    made: list[dict[str, Any]] = []
+    pairs = combinations(models, 2) if len(models) <= FEW_MODELS else ((models[0], other) for other in models[1:])
+    for first, other in pairs:
         if not same_images(first.evidence, other.evidence):
             continue
-        common = [name for name in first.evidence.conditions if name in other.evidence.conditions]
+        apart = different_attacks(first.evidence, other.evidence)
+        common = [n for n in first.evidence.conditions if n in other.evidence.conditions and n not in apart]
         condition = pick(first.evidence).condition
         condition = condition if condition in common else common[-1] if common else ""
-        if not condition:
-            continue
         names = (first.name, other.name)
+        left_out = [
+            f"{name} stands for different attacks ({what}) and is not compared." for name, what in apart.items()
+        ]
+        if not condition:
+            if left_out:
+                made.append({"names": names, "sentence": " ".join(left_out), "figures": []})
+            continue
         shown = [name for name in dict.fromkeys((CLEAN, condition)) if name in common]
         found = [figures.change_figure(changes(first.evidence, other.evidence, name), name, names) for name in shown]
         sentence = what_changed(first.evidence, other.evidence, names, condition) if CLEAN in common else ""
-        made.append({"names": names, "sentence": sentence, "figures": drawn(found, specs)})
+        said = " ".join([sentence, *left_out]).strip()
+        made.append({"names": names, "sentence": said, "figures": drawn(found, specs)})
     return made
+
+
+def different_attacks(a: Evidence, b: Evidence) -> dict[str, str]:
+    """Conditions that have one name in both and not one meaning: where their settings differ."""
+    both = {name: difference(a.attacks[name], b.attacks[name]) for name in a.conditions if name in b.conditions}
+    return {name: apart for name, apart in both.items() if apart}

@@ -64,7 +64,8 @@ def from_evidence(found: Evidence) -> Result:
     counts = {name: found.tally(name) for name in found.conditions}
     hits = {name: found.correct(name) for name in found.conditions}
     images = SingleImages(found.ids, found.labels, hits)
-    return Result(found.names, {name: (t.correct.numpy(), t.n.numpy()) for name, t in counts.items()}, images)
+    tallies = {name: (t.correct.numpy(), t.n.numpy()) for name, t in counts.items()}
+    return Result(found.names, tallies, images, found.attacks)
 
 
 def from_summary(content: Mapping[str, Any]) -> Result:
@@ -75,4 +76,5 @@ def from_summary(content: Mapping[str, Any]) -> Result:
         if len(correct) != len(names) or len(n) != len(names) or (correct < 0).any() or (correct > n).any():
             raise ValueError("counts that cannot be")
         counts[name] = (correct, n)
-    return Result(names, counts)
+    recipe = content.get("provenance", {}).get("recipe", {})
+    return Result(names, counts, attacks=dict(recipe.get("conditions", ())))

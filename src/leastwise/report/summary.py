@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from leastwise.attacks import NEVER
 from leastwise.data import Groups
 from leastwise.evidence import Evidence
 from leastwise.frame import ClassFrame
@@ -101,13 +100,10 @@ def grid(evidence: Evidence, name: str) -> dict[str, Any]:
 
 
 def in_8_bits(evidence: Evidence, name: str) -> dict[str, Any]:
-    """What is right at the attacked points as images of 8 bits, if that was asked for."""
-    rounded = evidence.conditions[name].rounded
-    if not len(rounded) or rounded[0] == NEVER:
+    found = evidence.in_8_bits(name)
+    if found is None:
         return {}
-    right = evidence.labels[rounded == evidence.labels]
-    n, correct = (np.bincount(some, minlength=evidence.k) for some in (evidence.labels, right))
-    return {"in_8_bits": {"n": n.tolist(), "correct": correct.tolist(), "overall": int(correct.sum()) / int(n.sum())}}
+    return {"in_8_bits": {"n": found.n.tolist(), "correct": found.correct.tolist(), "overall": found.overall}}
 
 
 def nearest(evidence: Evidence, name: str) -> dict[str, Any]:
@@ -123,6 +119,7 @@ def curve(one: Curve) -> dict[str, Any]:
         "accuracy": [[number(v) for v in row] for row in one.accuracy.tolist()],
         "overall": [number(v) for v in one.overall.tolist()],
         "half_lost_at": [number(v) for v in one.half.tolist()],
+        "half_lost_between": [[number(v) for v in ends] for ends in one.between.tolist()],
     }
 
 

@@ -114,7 +114,8 @@ def pick(evidence: Evidence) -> Pick:
     frame = evidence.frame()
     lowest = lowest_accuracy(frame)
     overall: list[float] = frame.overall.tolist()
-    row = min(range(len(lowest)), key=lambda r: (lowest[r], overall[r]))
+    # Of conditions that are equally bad the last: clean images stand first, and no attacker is needed for them.
+    row = min(range(len(lowest)), key=lambda r: (lowest[r], overall[r], -r))
     worst = int(frame.worst[row])
     low, high = wilson(frame.correct[row].numpy(), frame.n[row].numpy())
     return Pick(

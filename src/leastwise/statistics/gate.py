@@ -1,13 +1,15 @@
 """Gates: does a result meet its demands? Pass, fail or inconclusive, decided on confidence bounds, not on estimates."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from math import ceil
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
 
+from leastwise.recipe import difference
 from leastwise.statistics.intervals import CONFIDENCE, ClassCounts, Hits
 from leastwise.statistics.measures import Estimate, Fall, largest_fall, measured, scale
 from leastwise.statistics.terms import Term
@@ -37,6 +39,7 @@ class Result:
     names: tuple[str, ...]
     counts: Mapping[str, tuple[ClassCounts, ClassCounts]]
     images: SingleImages | None = None
+    attacks: Mapping[str, Any] = field(default_factory=dict)  # settings behind the names of conditions, where known
 
 
 @dataclass(frozen=True)
@@ -140,6 +143,11 @@ def falls_between(term: Term, result: Result, bases: Mapping[str, Result]) -> Fa
     base, owner = bases[term.name], f"the base {term.name!r}"
     if sorted(base.names) != sorted(result.names):
         raise ValueError(f"{owner} has other classes than the result: compare audits of the same data")
+    before, since = (one.attacks.get(term.condition) for one in (base, result))
+    if before is not None and since is not None and (apart := difference(before, since)):
+        raise ValueError(
+            f"{term.condition} is not the same attack in {owner} and in the result ({apart}): audit both alike"
+        )
     order = np.array([base.names.index(name) for name in result.names])
     correct, n = condition_counts(term.condition, result, "the result")
     base_correct, base_n = condition_counts(term.condition, base, owner)

@@ -33,7 +33,7 @@ def same_images(
     (z_α·√ψ + z_β·√(ψ − d²))² / d² for McNemar's test, plus 1/|d| because the exact test is used, which is that
     much slower (a continuity correction).
     """
-    check(difference, power, confidence, tests, disagreement)
+    check(difference, power, confidence, tests, disagreement, abs(difference))
     if disagreement < abs(difference):
         raise ValueError(
             f"models that differ by {abs(difference):g} disagree on at least that share of images, "

@@ -8,7 +8,6 @@
 An argument with a comma, a bracket or spaces at its ends stands in single or double quotes.
 """
 
-import math
 import re
 from dataclasses import dataclass
 
@@ -21,6 +20,9 @@ ARGUMENTS = {
     "accuracy": ("class", "condition"),
     "drop": ("condition", "base"),
 }
+# What a measure can be, as a fraction; the variance of numbers between 0 and 1 is at most 1/4.
+RANGES = {"drop": (-1.0, 1.0), "cv": (0.0, 0.25)}
+RANGE_EXAMPLES = {"cv": "0.02 for 200 percent²", "drop": "0.03 or 3%"}
 COMPARISONS = (">=", "<=", ">", "<")
 EXAMPLE = "worst(pgd20) >= 0.25"
 
@@ -65,8 +67,12 @@ def parse(text: str) -> Term:
         )
     given = dict(zip(wanted, arguments, strict=True))
     threshold = float(limit[2]) / (100 if limit[3] else 1)
-    if not math.isfinite(threshold):
-        raise ValueError(f"the gate {text!r} has {limit[2]!r} for a limit, which no number reaches: write a fraction")
+    least, most = RANGES.get(measure, (0.0, 1.0))
+    if not least <= threshold <= most:
+        raise ValueError(
+            f"the gate {text!r} has the limit {threshold:g}, which {measure} never crosses: write a number from "
+            f"{least:g} to {most:g}, such as {RANGE_EXAMPLES.get(measure, '0.25 or 25%')}"
+        )
     name = given.get("class", given.get("base", ""))
     return Term(text.strip(), measure, given["condition"], name, limit[1], threshold)
 

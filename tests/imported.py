@@ -1,0 +1,16 @@
+"""What the process that commands are forked from imports; nothing here may start a thread."""
+
+import os
+
+os.environ["OMP_NUM_THREADS"] = "1"
+
+import altair  # noqa: F401
+import torch
+import tyro  # noqa: F401
+import vl_convert  # noqa: F401
+
+import leastwise.commands
+import leastwise.demo
+import leastwise.report  # noqa: F401
+
+torch.set_num_threads(1)
