@@ -44,6 +44,7 @@ def train_all(errands: Sequence[Errand], hands: Hands, watching: Watching) -> It
     from leastwise.engine.cluster import Cluster
 
     assert isinstance(hands, Cluster)
+    errands = [errand._replace(folder=errand.folder.absolute()) for errand in errands]  # workers are elsewhere
     tasks = {errand: training_task(*errand) for errand in errands}
     yield from (errand for errand, task in tasks.items() if task.finished)
     open_ones = [errand for errand, task in tasks.items() if not task.finished]
