@@ -174,7 +174,7 @@ def machines(folder: Path, workers: int = 2, silence: str = "120s") -> Iterator[
         yield held
 
 
-def wait_for(look: Callable[[], Any], seconds: float = 120.0) -> Any:
+def wait_for(look: Callable[[], Any], seconds: float = 600.0) -> Any:
     deadline = time.monotonic() + seconds
     while not (found := look()):
         assert time.monotonic() < deadline, "waited in vain"
