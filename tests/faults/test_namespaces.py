@@ -70,7 +70,9 @@ def machine(tmp_path: Path) -> Iterator[Callable[[str, str], subprocess.Popen[by
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": str(ROOT / "src"),
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
-        "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "20s",
+        # Whoever is silent for long is given up; importing torch takes long, so it is done before registering.
+        "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "40s",
+        "DASK_DISTRIBUTED__WORKER__PRELOAD": "leastwise.engine.remote",
     }
 
     def start(where: str, command: str) -> subprocess.Popen[bytes]:
