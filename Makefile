@@ -13,16 +13,19 @@ TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
 # Benchmarks use networks that others trained, where a folder with them is at hand.
 bench: export LEASTWISE_TEST_DATA ?= $(shell .ci/test-data)
 
-.PHONY: help setup demo smoke test test-slow lint check bench bench-prepare bench-train same-bits screenshots docs clean
+.PHONY: help setup demo smoke test test-slow test-faults lint check bench bench-cluster bench-prepare bench-train same-bits
+.PHONY: screenshots docs clean
 
 help:
 	@echo "make setup   create .venv with what a user needs"
 	@echo "make demo    the whole story in three minutes, on embedded data"
 	@echo "make smoke   every table and figure of four papers on embedded data: shows that everything runs"
 	@echo "make test    all tests but the slow ones (make test-slow runs those)"
+	@echo "make test-faults   kill, freeze, fill and fuzz; prints what was lost"
 	@echo "make lint    format, lint, types, layers"
 	@echo "make check   make lint, then the fast tests"
 	@echo "make bench   speed against other libraries, as ratios"
+	@echo "make bench-cluster   two workers against one"
 	@echo "make bench-prepare   step time of given and prepared networks"
 	@echo "make bench-train   a training step against the way released code takes it"
 	@echo "make same-bits REV=main   training losses and weights of two revisions, bit for bit"
@@ -52,10 +55,13 @@ smoke: $(STAMP)-user
 	OMP_NUM_THREADS=1 $(BIN)/leastwise reproduce benz2021 tian2021 ahn tradeoff2022 --scale smoke
 
 test: $(STAMP)-test $(STAMP)-torchattacks
-	$(TEST) -m "not slow"
+	$(TEST) -m "not slow and not faults"
 
 test-slow: $(STAMP)-test $(STAMP)-torchattacks
-	$(TEST) -m slow
+	$(TEST) -m "slow and not faults"
+
+test-faults: $(STAMP)-test
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/faults tests/hostile
 
 lint: $(STAMP)-check
 	$(BIN)/ruff format --check .
@@ -64,7 +70,7 @@ lint: $(STAMP)-check
 	$(BIN)/lint-imports
 
 check: lint $(STAMP)-torchattacks
-	$(TEST) -m "not slow and not medium"
+	$(TEST) -m "not slow and not medium and not faults"
 
 # torchattacks asks for torchvision and an old requests, and uses neither.
 $(STAMP)-torchattacks: $(STAMP)-user
@@ -74,6 +80,9 @@ $(STAMP)-torchattacks: $(STAMP)-user
 bench: $(STAMP)-bench $(STAMP)-torchattacks
 	$(BIN)/python benchmarks/parts.py
 	$(BIN)/python benchmarks/attacks.py
+
+bench-cluster: $(STAMP)-bench
+	$(BIN)/python benchmarks/cluster.py
 
 bench-prepare: $(STAMP)-bench
 	$(BIN)/python benchmarks/prepare.py

@@ -25,6 +25,7 @@ VERBS = {
     "power": "how many images per class show a difference",
     "train": "train a network and write a checkpoint",
     "reproduce": "make the tables and figures of a paper anew, beside the printed numbers",
+    "study": "train and audit a grid of methods, radii, seeds and models, and rank them",
     "calibrate": "lift the worst class of a trained network with an offset per logit",
     "data": "list, fetch, verify and look at data sets",
     "list": "the attacks, data sets, methods and models that have names",
@@ -63,11 +64,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         complain(
-            "interrupted; `audit`, `race`, `train`, `reproduce`, `demo` and `data fetch` go on when the same command "
-            "is given again"
+            "interrupted; `audit`, `race`, `train`, `reproduce`, `study`, `demo` and `data fetch` go on when the same "
+            "command is given again"
         )
         return INTERRUPTED
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError, MemoryError) as error:
         if os.environ.get("LEASTWISE_TRACEBACK"):
             raise
         complain(sentence(error))
@@ -76,10 +77,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def complain(text: str) -> None:
-    print(f"leastwise: {text}", file=sys.stderr)
+    """What a file or a user wrote may be part of it: a terminal shows it, and does not obey it."""
+    safe = "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
+    print(f"leastwise: {safe}", file=sys.stderr)
 
 
-def sentence(error: ValueError | OSError) -> str:
+def sentence(error: ValueError | OSError | RecursionError | MemoryError) -> str:
+    if isinstance(error, RecursionError):
+        return "something in these files is nested too deeply to be read: check where they come from"
+    if isinstance(error, MemoryError):
+        return "there is not enough memory for this: take a smaller --batch-size, or fewer or smaller images"
     if isinstance(error, OSError):
         return f"cannot use {error.filename or 'a file'}: {error.strerror or error}"
     return " ".join(str(error).split())

@@ -21,6 +21,7 @@ from safetensors.numpy import save as save_arrays
 
 from leastwise.attacks import FLAT, NEVER, Outcome
 from leastwise.data import Groups
+from leastwise.data.dataset import printable
 from leastwise.frame import ClassFrame, Tally
 from leastwise.losses import entropy, margin
 from leastwise.recipe import key_of_json
@@ -336,8 +337,8 @@ def parsed(content: bytes, path: Path) -> Evidence:
                 f.name: arrays[f"{name}.{f.name}"] for f in fields(Record) if f.name not in counts
             }
             conditions[name] = Record(**columns, **counts)
-        groups = tuple((str(name), tuple(classes)) for name, classes in about["groups"])
-        names, warnings = tuple(about["names"]), tuple(about["warnings"])
+        groups = tuple((printable(str(name)), tuple(classes)) for name, classes in about["groups"])
+        names, warnings = (tuple(printable(str(text)) for text in about[part]) for part in ("names", "warnings"))
         evidence = Evidence(arrays["ids"], arrays["labels"], names, conditions, about["recipe"], groups, warnings)
     except (SafetensorError, KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(

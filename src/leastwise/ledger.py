@@ -5,17 +5,15 @@ that is killed at any moment finds only whole pieces when it goes on. A file tha
 not match its line and counts as not done.
 """
 
-import fcntl
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from leastwise.store import sha256, write_atomic
+from leastwise.store import locked, sha256, write_atomic
 
 FILE = "ledger.sqlite"
-LOCK = "lock"
 TABLE = """
 create table if not exists pieces (name text primary key, digest text not null, seconds real not null) without rowid
 """
@@ -30,7 +28,7 @@ class Ledger:
 
     def commit(self, name: str, content: bytes, seconds: float) -> None:
         write_atomic(self.folder / name, content)
-        with self.lines:
+        with told(self.folder / FILE), self.lines:
             self.lines.execute("insert or replace into pieces values (?, ?, ?)", (name, sha256(content), seconds))
 
     def read(self, name: str) -> bytes | None:
@@ -50,13 +48,8 @@ class Ledger:
 
 @contextmanager
 def opened(folder: Path) -> Iterator[Ledger]:
-    """The ledger of a folder, for one process at a time: the system lets go of the lock when a process dies."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueError(f"another process is working in {folder}: wait for it, or choose another folder") from None
+    """The ledger of a folder, for one process at a time."""
+    with locked(folder):
         lines = connect(folder / FILE)
         try:
             yield Ledger(folder, lines)
@@ -64,16 +57,28 @@ def opened(folder: Path) -> Iterator[Ledger]:
             lines.close()
 
 
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """What sqlite says of a disk that is full or of a file that may not be written, as the system would say it."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise OSError(None, str(error), str(path)) from None
+
+
 def connect(path: Path) -> sqlite3.Connection:
     """A ledger that cannot be read says nothing about what is done: it begins anew."""
-    try:
+    with told(path):
         lines = sqlite3.connect(path)
+    try:
         lines.execute(TABLE)
         lines.execute("select name, digest, seconds from pieces limit 1").fetchone()
     except sqlite3.DatabaseError:
         lines.close()
-        path.unlink()
-        lines = sqlite3.connect(path)
-        lines.execute(TABLE)
-    lines.commit()
+        path.unlink(missing_ok=True)
+        with told(path):
+            lines = sqlite3.connect(path)
+            lines.execute(TABLE)
+    with told(path):
+        lines.commit()
     return lines

@@ -19,11 +19,11 @@ def numbers(text: str, name: str) -> tuple[float, ...]:
     return tuple(number(part, name) for part in text.split(",")) if text else ()
 
 
-def seconds(text: str) -> float | None:
+def seconds(text: str, name: str = "the time budget") -> float | None:
     """`90s`, `20m`, `1.5h`; None for an empty text."""
     if not text:
         return None
     found = re.fullmatch(r"(\d+|\d*\.\d+)\s*(s|m|min|h)", text.strip())
     if found is None or float(found[1]) == 0:
-        raise ValueError(f"the time budget must be like 90s, 20m or 1.5h, but saw {text!r}")
+        raise ValueError(f"{name} must be like 90s, 20m or 1.5h, but saw {text!r}")
     return float(found[1]) * UNITS[found[2]]

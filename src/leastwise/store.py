@@ -1,11 +1,17 @@
-"""Files that are either whole or absent: write to a temporary neighbour, fsync, rename."""
+"""Files that are either whole or absent: write to a temporary neighbour, fsync, rename. Folders for one at a time."""
 
+import fcntl
 import hashlib
 import json
 import os
+import socket
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+LOCK = ".leastwise.lock"
 
 
 def write_atomic(path: Path, content: bytes) -> None:
@@ -34,6 +40,41 @@ def check_writable(folder: Path) -> None:
         raise ValueError(f"{folder} cannot be the folder of the results, because {nearest} is a file: choose another")
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise ValueError(f"{folder} cannot be the folder of the results, because {nearest} is not writable")
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """A folder for one process at a time; whoever comes second is told who is there.
+
+    The system lets go of the lock when a process dies, so what a dead one left of it is taken over.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / LOCK
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = " ".join(os.pread(handle, 200, 0).decode(errors="replace").split()) or "another process"
+            raise ValueError(f"{holder} is working in {folder}: wait for it, or choose another folder") from None
+        if not still_there(path, handle):  # its last holder removed it between our two steps
+            raise ValueError(f"another process was working in {folder} until now: give the same command again")
+        with suppress(OSError):  # a full disk: the lock holds all the same
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+    finally:
+        os.close(handle)
+
+
+def still_there(path: Path, handle: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(handle))
+    except FileNotFoundError:
+        return False
 
 
 def sync_folder(folder: Path) -> None:

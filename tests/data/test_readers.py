@@ -1,5 +1,6 @@
 """Tiny files in each official format, written here and read back; damaged, renamed and hostile ones are refused."""
 
+import contextlib
 import gzip
 import json
 import os
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from scipy.io import savemat
+from scipy.io import loadmat, savemat
 
 from leastwise.data import Dataset, load, read_groups, save_npz
 from leastwise.data.arrays import ChannelsLast, member, read_npy, read_npz
@@ -19,6 +20,7 @@ from leastwise.data.classes import CIFAR10, CIFAR10_GROUPS, CIFAR100, CIFAR100_G
 from leastwise.data.huggingface import read_huggingface
 from leastwise.data.idx import read_idx, read_idx_set
 from leastwise.data.imagenet import read_imagenet, read_tiny_imagenet
+from leastwise.data.matlab import read_mat
 from leastwise.data.plain_pickle import read_plain_pickle
 from leastwise.data.stl10 import read_stl10
 from leastwise.data.svhn import read_svhn
@@ -264,6 +266,33 @@ def test_a_damaged_mat_is_refused(tmp_path: Path) -> None:
     savemat(tmp_path / "test_32x32.mat", {"Z": pixels(2, 2)})
     with pytest.raises(ValueError, match="not a whole MATLAB file"):
         read_svhn(tmp_path, "test")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_mat_files_are_read_as_scipy_reads_them(packed: bool, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    arrays = {f"a{kind}": rng.integers(0, 100, (3, 4, 2)).astype(kind) for kind in ("u1", "i2", "u4", "i8", "f4", "f8")}
+    arrays |= {"small": np.array([[1, 2]], np.uint8), "empty": np.zeros((0, 3)), "another": np.arange(5.0)}
+    savemat(tmp_path / "x.mat", arrays, do_compression=packed)
+    found, wanted = read_mat(tmp_path / "x.mat", set(arrays) - {"another"}), loadmat(tmp_path / "x.mat")
+    assert found.keys() == arrays.keys() - {"another"}
+    for name, array in found.items():
+        assert array.dtype == wanted[name].dtype and np.array_equal(array, wanted[name])
+
+
+def test_mat_files_that_crash_scipy_are_refused(tmp_path: Path) -> None:
+    """Found by fuzzing: a size of few bytes too many takes SciPy's compiled reader outside its memory."""
+    savemat(
+        tmp_path / "x.mat", {"X": np.zeros((2, 3), np.uint8), "text": "hello", "cell": np.array([2.0, 1.0], object)}
+    )
+    whole = (tmp_path / "x.mat").read_bytes()
+    with pytest.raises(ValueError, match="text is not a plain array of numbers"):
+        read_mat(tmp_path / "x.mat", ("text",))
+    for place in range(128, len(whole)):
+        for value in (0, 1, 127, 255):
+            (tmp_path / "y.mat").write_bytes(whole[:place] + bytes([value]) + whole[place + 1 :])
+            with contextlib.suppress(ValueError):
+                read_mat(tmp_path / "y.mat", ("X", "text", "cell"))
 
 
 def test_stl10_reads_back(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from leastwise.commands.power import Power
 from leastwise.commands.race import Race
 from leastwise.commands.report import Report
 from leastwise.commands.reproduce import Reproduce
+from leastwise.commands.study import Study
 from leastwise.commands.train import Train
 
 COMMANDS: dict[str, Any] = {
@@ -30,6 +31,7 @@ COMMANDS: dict[str, Any] = {
     "power": Power,
     "train": Train,
     "reproduce": Reproduce,
+    "study": Study,
     "calibrate": Calibrate,
     "data": Data,
     "list": List,

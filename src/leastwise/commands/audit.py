@@ -8,14 +8,21 @@ import tyro
 
 from leastwise.commands.shared import Screen, threat_of
 from leastwise.commands.target import Target, echo
+from leastwise.commands.where import Where
 from leastwise.notation import seconds
+
+INCOMPLETE = 3  # exit code: some shards could not be attacked, and the rest is reported
 
 
 @dataclass(frozen=True)
 class Audit:
-    """Attack a classifier and report every class, with intervals."""
+    """Attack a classifier and report every class, with intervals.
+
+    Exit code 0: done; 3: some shards could not be attacked, which every output repeats; 2: bad input.
+    """
 
     target: tyro.conf.OmitArgPrefixes[Target]
+    where: tyro.conf.OmitArgPrefixes[Where] = Where()
     attack: Annotated[str, tyro.conf.arg(metavar="LIST")] = "clean,pgd20,tpgd20"
     """names separated by commas; `leastwise list attacks` shows them"""
     eps: Annotated[str, tyro.conf.arg(metavar="EPS")] = "8/255"
@@ -33,14 +40,15 @@ class Audit:
     out: Annotated[str, tyro.conf.arg(metavar="DIR")] = ""
     """where evidence and summary go; results/audit-KEY unless given"""
 
-    def run(self) -> None:
-        target = self.target
+    def run(self) -> int:
+        target, where = self.target, self.where
+        where.check()
         radii = [radius.strip() for radius in self.eps.split(",")]
         for radius in radii[1:]:  # the first is looked at below
             threat_of(target.norm, radius, target.step)
         budget = seconds(self.time_budget)
         console = Screen()
-        model, data, threat, device = target.ready(console, radii[0], self.attack)
+        model, data, threat, device = target.ready(console, radii[0], self.attack, where.threads(target.threads))
         from leastwise import engine, evidence, report
         from leastwise.attacks import named_all, over_radii
         from leastwise.audit import auditor as make_auditor
@@ -66,8 +74,9 @@ class Audit:
         if task.finished and not self.fresh:
             report.say(console, f"done before, in {task.folder} (--fresh does it anew)")
         else:
-            with report.progress(console, "audit", data.names) as watch:
-                task.run(watch, self.fresh)
+            with where.hands() as hands:
+                with report.progress(console, "audit", data.names) as watch:
+                    task.run(watch, self.fresh, hands)
         found = evidence.load(task.folder)
         if found.groups != data.groups:  # the classes were grouped otherwise when the evidence was made
             found = replace(found, groups=data.groups)
@@ -84,3 +93,4 @@ class Audit:
         report.say(
             console, f"Evidence and summary: {task.folder} (`leastwise report {task.folder}` makes a page of it)"
         )
+        return 0 if task.finished else INCOMPLETE

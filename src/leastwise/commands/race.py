@@ -9,6 +9,7 @@ import tyro
 
 from leastwise.commands.shared import Screen
 from leastwise.commands.target import Target, echo
+from leastwise.commands.where import Where
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class Race:
     """
 
     target: tyro.conf.OmitArgPrefixes[Target]
+    where: tyro.conf.OmitArgPrefixes[Where] = Where()
     attack: Annotated[str, tyro.conf.arg(metavar="NAME")] = "pgd20"
     """one attack; several as a worst case with +, such as apgd-ce+square"""
     eps: Annotated[str, tyro.conf.arg(metavar="EPS")] = "8/255"
@@ -33,11 +35,12 @@ class Race:
     """where the result goes; results/race-KEY unless given"""
 
     def run(self) -> None:
-        target = self.target
+        target, where = self.target, self.where
+        where.check()
         if "," in self.attack:
             raise ValueError(f"a race is run under one attack, but saw {self.attack}: join several with +")
         console = Screen()
-        model, data, threat, device = target.ready(console, self.eps, self.attack)
+        model, data, threat, device = target.ready(console, self.eps, self.attack, where.threads(target.threads))
         from leastwise import engine, report
         from leastwise.attacks import named
         from leastwise.audit import auditor as make_auditor
@@ -54,8 +57,9 @@ class Race:
         if task.finished and not self.fresh:
             report.say(console, f"done before, in {task.folder} (--fresh does it anew)")
         else:
-            with report.racing(console, data.names) as watch:
-                task.run(watch, self.fresh)
+            with where.hands() as hands:
+                with report.racing(console, data.names) as watch:
+                    task.run(watch, self.fresh, hands)
         found = json.loads((task.folder / task.result).read_text())
         report.say(console, report.race_sentence(found))
         report.say(console, f"Result: {task.folder / task.result}")

@@ -74,7 +74,7 @@ class Target:
     batch_size: int = 0
     """images attacked at a time; 0 for as many as a gigabyte holds, at most 1,000"""
 
-    def ready(self, console: Console, eps: str, attack: str) -> Ready:
+    def ready(self, console: Console, eps: str, attack: str, threads: int = 0) -> Ready:
         """Everything loaded; `eps` is one radius. A misspelt name or number is found before the data are read."""
         threat = threat_of(self.norm, eps, self.step, self.keep)
         mean, std = numbers(self.mean, "mean"), numbers(self.std, "std")
@@ -90,7 +90,7 @@ class Target:
             data = data.only([class_of(name.strip(), data.names) for name in self.only.split(",")])
         if self.groups:
             data = data.grouped(read_groups(Path(self.groups), data.names))
-        device = chosen_device(self.device, self.threads)
+        device = chosen_device(self.device, threads or self.threads)
 
         def classifier(name: str) -> "Classifier":
             return resolve(name, data.shape, data.names, self.arch or None, mean, std, trust=self.trust)

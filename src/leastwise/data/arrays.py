@@ -17,6 +17,7 @@ from leastwise.data.classes import read_text
 from leastwise.data.dataset import Dataset, Groups, ImageRows, printable
 
 SAVED_AT_ONCE = 256  # images
+LARGE, MOST_PACKING = 32 << 20, 500  # bytes from which packing is looked at, and how many times smaller it may make
 LOCAL_HEADER = 30  # bytes before the name in a zip entry's own header
 
 
@@ -95,6 +96,7 @@ def member(path: Path, name: str) -> np.ndarray:
             head, begin = header(file), file.tell()
         if entry.compress_type != zipfile.ZIP_STORED or entry.file_size < 1 << 20:  # small ones are read and checked
             check_size(head[3], entry.file_size - begin)
+            check_packing(entry)
             with archive.open(entry) as file:
                 return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
     with path.open("rb") as plain:
@@ -129,6 +131,14 @@ def check_size(announced: int, held: int) -> None:
     """Before numpy believes it and asks for the memory."""
     if announced > held:
         raise ValueError(f"{announced:,} bytes are announced, but {held:,} are there")
+
+
+def check_packing(entry: zipfile.ZipInfo) -> None:
+    """Images shrink to a half, drawings to a hundredth; what unpacks to much more is there to fill the memory."""
+    if entry.file_size > LARGE and entry.file_size > MOST_PACKING * entry.compress_size:
+        raise ValueError(
+            f"{entry.compress_size:,} bytes would unpack to {entry.file_size:,}: save it without compression"
+        )
 
 
 def read_npy(path: Path) -> Dataset:

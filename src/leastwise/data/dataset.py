@@ -4,6 +4,7 @@
 decodes files); a subset only changes which rows are looked at, so memory stays flat.
 """
 
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -17,6 +18,7 @@ from leastwise.store import sha256
 from leastwise.types import Images, Labels
 
 UNNAMED_CLASSES = 1000  # without names, that many are believed whatever the number of images
+TURNING = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A))))  # direction of text
 HASH_BLOCK = 1 << 24  # bytes hashed at a time, about
 
 
@@ -228,8 +230,16 @@ class Dataset:
 
 
 def printable(name: str) -> str:
-    """A file name that is not UTF-8 holds halves of characters, which can be neither printed nor hashed."""
-    return name.encode("utf-8", "backslashreplace").decode()
+    """A file name that is not UTF-8 holds halves of characters, which can be neither printed nor hashed.
+
+    What commands the terminal, breaks the line or turns the direction of the text is shown, not obeyed.
+    """
+    whole = name.encode("utf-8", "backslashreplace").decode()
+    return "".join(c.encode("unicode_escape").decode() if commands(c) else c for c in whole)
+
+
+def commands(character: str) -> bool:
+    return unicodedata.category(character) in ("Cc", "Zl", "Zp") or character in TURNING
 
 
 def check_labels(labels: Int[np.ndarray, " n"], k: int) -> None:

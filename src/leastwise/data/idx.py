@@ -13,13 +13,14 @@ import numpy as np
 from leastwise.data.dataset import Dataset
 
 UNSIGNED_BYTE = 0x08
+MOST_UNPACKED, MOST_PACKING = 64 << 20, 100  # bytes that any file may unpack to, and how many times its size
 PREFIX = {"train": "train", "test": "t10k"}
 
 
 def read_idx(path: Path) -> np.ndarray:
     """The array in an idx file of unsigned bytes."""
     try:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        content = unpacked(path) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:
         raise ValueError(f"{path} cannot be unpacked ({error}): fetch it again") from None
     if len(content) < 4 or content[:3] != bytes((0, 0, UNSIGNED_BYTE)):
@@ -33,6 +34,16 @@ def read_idx(path: Path) -> np.ndarray:
             f"but {max(len(content) - start, 0):,} bytes follow; fetch it again"
         )
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
+
+
+def unpacked(path: Path) -> bytes:
+    """The content of a compressed file, unless it is there to fill the memory: digits shrink to a fifth."""
+    most = max(MOST_UNPACKED, MOST_PACKING * path.stat().st_size)
+    with gzip.open(path) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"{path} unpacks to more than {MOST_PACKING} times its size: fetch it again")
+    return content
 
 
 def read_idx_set(folder: Path, split: str, names: tuple[str, ...]) -> Dataset:

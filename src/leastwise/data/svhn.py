@@ -6,16 +6,15 @@ import numpy as np
 
 from leastwise.data.classes import DIGITS
 from leastwise.data.dataset import Dataset
+from leastwise.data.matlab import read_mat
 
 
 def read_svhn(folder: Path, split: str) -> Dataset:
-    from scipy.io import loadmat
-
     path = folder / f"{split}_32x32.mat"
     if not path.is_file():
         raise FileNotFoundError(2, "there is no such file", str(path))
     try:
-        content = loadmat(path, variable_names=["X", "y"])
+        content = read_mat(path, ("X", "y"))
         pixels, labels = content["X"], content["y"].reshape(-1)
     except Exception as error:  # a damaged file can fail in any way
         raise ValueError(f"{path} is not a whole MATLAB file with X and y ({error}): fetch it again") from None

@@ -1,9 +1,11 @@
 """Checkpoints: weights plus the few facts that rebuild the network, readable without running code."""
 
+import errno
 import io
 import json
 import pickle
 import warnings
+import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -34,6 +36,9 @@ UNREADABLE = (
     LookupError,
     AttributeError,
     TypeError,
+    RecursionError,
+    OverflowError,
+    MemoryError,
 )
 
 
@@ -70,13 +75,16 @@ def write_torch(path: Path, content: dict[str, Any]) -> None:
 
 def read_torch(path: Path) -> dict[Any, Any]:
     """A file of tensors and plain values; anything that would need code to load is refused."""
+    check_file(path)
     try:
         if path.suffix == ".safetensors":
             return with_facts(path.read_bytes())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns about old file layouts; they load all the same
             content = torch.load(path, map_location="cpu", weights_only=True)
-    except UNREADABLE as error:
+    except (*UNREADABLE, OSError) as error:
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # that one is a jump to a place beyond the end
+            raise
         if "TorchScript" in str(error):
             raise ValueError(
                 f"{path} is a TorchScript program, which is code: load it in a function and give path/file.py:function"
@@ -96,6 +104,21 @@ def with_facts(content: bytes) -> dict[Any, Any]:
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
     about = header.get("__metadata__", {}).get(OURS)
     return tensors if about is None else dict(json.loads(about)) | {"state_dict": tensors}
+
+
+def check_file(path: Path) -> None:
+    """A pipe or a device would be read for ever; what torch writes is never compressed, so it is no bomb."""
+    if not path.is_file():
+        raise ValueError(f"{path} is not a file that can be read: give a checkpoint")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            packed = [entry.filename for entry in archive.infolist() if entry.compress_type != zipfile.ZIP_STORED]
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+        return  # an older layout, or damage that the reader will find
+    if packed:
+        raise ValueError(
+            f"{path} is a compressed archive, which torch.save does not write: give the checkpoint inside it"
+        )
 
 
 def load_checkpoint(

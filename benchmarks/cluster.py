@@ -1,0 +1,58 @@
+"""Two started workers against one, one thread each: `make bench-cluster`.
+
+AutoAttack on 500 images of a small adversarially trained residual network for CIFAR-10, in shards of 25; the two take
+turns, and starting the processes is not counted.
+"""
+
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from leastwise import engine
+from leastwise.attacks import Threat, named_all
+from leastwise.audit import auditor
+from leastwise.balls import Linf
+from leastwise.data import load
+from leastwise.engine.cluster import connected
+from leastwise.models.prepare import Form
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.oracles.networks import resnet2b
+
+IMAGES, SHARD, ROUNDS = 500, 25, 3
+
+
+def main(images: int = IMAGES, rounds: int = ROUNDS, attack: str = "autoattack") -> None:
+    torch.set_num_threads(1)
+    folder = Path(
+        os.environ.get("LEASTWISE_TEST_DATA") or sys.exit("LEASTWISE_TEST_DATA must name the folder of networks")
+    )
+    data = load(str(folder / "cifar10_test_first2000.npz"))
+    data = data.where(np.arange(len(data)) < images)
+    eps = 2 / 255
+    checked = auditor(resnet2b(), data, named_all(attack, Threat(Linf(eps), eps / 4)), shard=SHARD)
+    seconds: dict[int, list[float]] = {1: [], 2: []}
+    found = set()
+    with tempfile.TemporaryDirectory() as place, connected(workers=1) as one, connected(workers=2) as two:
+        for number in range(rounds):
+            for hands in (one, two) if number % 2 == 0 else (two, one):
+                task = engine.audit_task(checked, data, Path(place) / f"{number}-{hands.width}", Form(folded=True))
+                begun = time.monotonic()
+                found.add(task.run(hands=hands).read_bytes())
+                seconds[hands.width].append(time.monotonic() - begun)
+                print(f"{hands.width} worker(s): {seconds[hands.width][-1]:.1f} s", flush=True)
+    assert len(found) == 1, "the results differ"
+    ratio = statistics.median(a / b for a, b in zip(seconds[1], seconds[2], strict=True))
+    print(json.dumps({"images": images, "attack": attack, "seconds": seconds, "speed-up": round(ratio, 2)}))
+
+
+if __name__ == "__main__":
+    images, rounds, attack = (*sys.argv[1:], *(str(IMAGES), str(ROUNDS), "autoattack")[len(sys.argv) - 1 :])
+    main(int(images), int(rounds), attack)

@@ -1,0 +1,1 @@
+"""What goes wrong on many machines and in hostile surroundings. `make test-faults` runs all of it."""
