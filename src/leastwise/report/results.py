@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from leastwise import evidence as evidences
+from leastwise.data.dataset import printable
 from leastwise.engine import MANIFEST, RUN, SUMMARY
 from leastwise.evidence import Evidence
 from leastwise.report.page import Audited
@@ -72,7 +73,7 @@ def from_evidence(found: Evidence) -> Result:
 
 
 def from_summary(content: Mapping[str, Any]) -> Result:
-    names = tuple(str(name) for name in content["classes"])
+    names = tuple(printable(str(name)) for name in content["classes"])
     counts = {}
     for name, row in content["conditions"].items():
         correct, n = (np.array([int(v) for v in row[part]], dtype=np.int64) for part in ("correct", "n"))
