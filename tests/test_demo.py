@@ -42,10 +42,14 @@ def test_a_small_demo_says_everything_once_and_is_reused(tmp_path: Path) -> None
         assert (
             list(summary["conditions"]) == ["clean", "pgd20", "tpgd20"] and summary["key"] == load(tmp_path / name).key
         )
-    evidence = (tmp_path / "pgd-at" / engine.evidences.FILE).read_bytes()
-
     second = run(tmp_path, per_class=10)
     assert second.count("done before") == 6 and second.split("\n\n", 1)[1] == first.split("\n\n", 1)[1]
+
+
+@pytest.mark.slow
+def test_a_seed_makes_the_same_demo_again_and_another_seed_another(tmp_path: Path) -> None:
+    run(tmp_path, per_class=10)
+    evidence = (tmp_path / "pgd-at" / engine.evidences.FILE).read_bytes()
     again = run(tmp_path, per_class=10, fresh=True)
     assert "done before" not in again and (tmp_path / "pgd-at" / engine.evidences.FILE).read_bytes() == evidence
     other = run(tmp_path, per_class=10, seed=1)

@@ -129,7 +129,7 @@ def test_the_file_is_small(html: str) -> None:
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("k", [100, 1000])
+@pytest.mark.parametrize("k", [100, pytest.param(1000, marks=pytest.mark.slow)])
 def test_the_file_is_small_with_many_classes(k: int) -> None:
     assert len(page(audited(k)).encode()) < LIMIT
 

@@ -112,7 +112,9 @@ def check_file(path: Path) -> None:
         raise ValueError(f"{path} is not a file that can be read: give a checkpoint")
     try:
         with zipfile.ZipFile(path) as archive:
-            packed = [entry.filename for entry in archive.infolist() if entry.compress_type != zipfile.ZIP_STORED]
+            # Code is packed in TorchScript programs, which are refused without reading it.
+            entries = [one for one in archive.infolist() if "/code/" not in one.filename]
+            packed = any(one.compress_type != zipfile.ZIP_STORED for one in entries)
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
         return  # an older layout, or damage that the reader will find
     if packed:
