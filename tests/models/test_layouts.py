@@ -201,7 +201,7 @@ def accuracy(net: nn.Module, images: np.ndarray, labels: np.ndarray, mean: Tenso
         return float((net.eval()(x).argmax(dim=1) == torch.from_numpy(labels)).float().mean())
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_a_public_resnet20_with_projections_loads_and_is_as_accurate_as_known(test_data: Path) -> None:
     """69.2 % of the first thousand test images of CIFAR-100, measured with the code it comes from."""
     state = torch.load(test_data / "nets" / "chenyaofo_cifar100_resnet20.pth", map_location="cpu", weights_only=True)

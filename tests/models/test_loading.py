@@ -171,7 +171,7 @@ def test_what_does_not_fit_is_counted_and_what_fits_is_suggested(
         resolve(path, SHAPE, NAMES, "small")
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 @pytest.mark.parametrize(("arch", "fits"), [("resnet18", ["resnet18"]), ("preact-resnet18", ["preact-resnet18"])])
 def test_all_architectures_are_searched(arch: str, fits: list[str]) -> None:
     state = build(arch, (3, 32, 32), K).net.state_dict()

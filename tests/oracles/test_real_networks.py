@@ -70,7 +70,7 @@ def test_clean_accuracy_of_a_public_cifar100_checkpoint(test_data: Path) -> None
     assert 68 <= clean_accuracy(resolve(path, data.shape, data.names, "resnet20-b", mean, std), data) <= 69.5
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_a_prepared_form_finds_the_same_weak_images(test_data: Path) -> None:
     """The real ResNet-20 under PGD: verdicts of the folded network against those of the network as given."""
     data = load(str(test_data / "cifar10_test_first2000.npz")).take(30)

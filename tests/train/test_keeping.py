@@ -70,7 +70,7 @@ def test_killed_in_the_middle_of_epochs_it_ends_with_the_same_bits(tmp_path: Pat
     assert (tmp_path / "cut" / "epochs.jsonl").read_bytes() == (tmp_path / "whole" / "epochs.jsonl").read_bytes()
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_ctrl_c_keeps_the_finished_steps_and_the_same_command_goes_on(tmp_path: Path) -> None:
     assert in_process(tmp_path / "whole", 0, "SIGINT").returncode == 0
     stopped = in_process(tmp_path / "cut", 6, "SIGINT")

@@ -65,14 +65,14 @@ def test_two_processes_train_what_one_trains(tmp_path: Path) -> None:
         assert torch.allclose(torch.tensor(a), torch.tensor(b), rtol=0, atol=1e-8)
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_with_batchnorm_both_processes_still_hold_the_same_network(tmp_path: Path) -> None:
     """Each normalises by its own half of the batch, so they differ from one process, but not from each other."""
     started(tmp_path, 2, "small")
     assert read(tmp_path, "2-0") == read(tmp_path, "2-1")
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_the_command_line_under_torchrun_writes_one_result(tmp_path: Path) -> None:
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")}
     group = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "leastwise"]
