@@ -9,6 +9,7 @@ from leastwise.papers.benz2021 import CAT, CORRUPTIONS, DATA_SETS
 from leastwise.papers.claims.base import shared
 from leastwise.papers.pages import values
 from leastwise.papers.pages.drawn import Drawn, together
+from leastwise.papers.pages.epochs import epochs_of
 from leastwise.papers.pages.figures import (
     SHARES,
     accuracy_panel,
@@ -18,7 +19,6 @@ from leastwise.papers.pages.figures import (
     cosine_figure,
     deviation_panel,
     deviations_of,
-    epoch_figure,
     logit_similarity,
     profile,
 )
@@ -87,19 +87,7 @@ def fig6(given: Given) -> Drawn:
 
 def over_epochs(given: Given, titles: Mapping[str, str], begin: str = "clean") -> Drawn:
     """Class accuracy on the test images after each epoch."""
-    made = []
-    for role, title in titles.items():
-        try:
-            evidence, name = given.audit(role, begin)
-            each = [tallies[name] for tallies in given.found(role).each]
-            if not each:
-                raise Missing("its epochs were not kept")
-        except Missing as missing:
-            made.append(Drawn(notes=(f"Not shown: {title} ({missing}).",)))
-            continue
-        labels = given.labels(evidence.names)
-        made.append(Drawn(panels=(epoch_figure(labels, each, title, f"test images, {name}", band=False),)))
-    return together(made)
+    return together([epochs_of(given, role, title, begin) for role, title in titles.items()])
 
 
 def fig7(given: Given) -> Drawn:

@@ -8,7 +8,8 @@ from leastwise.geometry import cvc, homing, homing_gain
 from leastwise.papers.build import dataset
 from leastwise.papers.pages import values
 from leastwise.papers.pages.drawn import Drawn, Image, png, together
-from leastwise.papers.pages.figures import COUNTS, block, by_class, confusion_figure, epoch_figure
+from leastwise.papers.pages.epochs import epochs_of
+from leastwise.papers.pages.figures import COUNTS, block, by_class, confusion_figure
 from leastwise.papers.pages.given import Given, Ours, Value, available, not_shown
 from leastwise.papers.pages.tian2021_tables import TITLES, on_few, table1, table2, table3, table4, table5
 from leastwise.papers.recipes import Measured
@@ -30,16 +31,7 @@ def fig1(given: Given) -> Drawn:
         columns = ("largest gap",) if role in ("mnist", "imagenet") else GAPS
         ours |= {(title, column): found for column in columns}
         ours[title, "overall robustness"] = values.asked(given, values.overall, role, "pgd")
-        try:
-            evidence, name = given.audit(role, "pgd")
-            each = [tallies[name] for tallies in given.found(role).each]
-            if not each:
-                raise Missing("its epochs were not kept")
-        except Missing as missing:
-            made.append(Drawn(notes=(f"Not shown: {title} ({missing}).",)))
-            continue
-        labels, classes = given.labels(evidence.names), shown_classes(evidence.k)
-        made.append(Drawn(panels=(epoch_figure(labels, each, title, f"test images, {name}", classes),)))
+        made.append(epochs_of(given, role, title, "pgd", shown_classes, band=True))
     return together(made) + Drawn(ours=ours)
 
 
