@@ -100,3 +100,9 @@ def test_bad_settings_are_refused() -> None:
         RaceRecipe("k", 0)
     with pytest.raises(ValueError, match=r"between 0\.5 and 1, but saw 1"):
         RaceRecipe("k", 5, 1.0)
+
+
+def test_one_class_alone_is_no_race(judge: Auditor, data: Dataset, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="at least two classes, but saw 1"):
+        engine.race_task(judge, data.only([3]), tmp_path / "out", RaceRecipe(judge.key, 10))
+    assert list(tmp_path.iterdir()) == []

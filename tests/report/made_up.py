@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from leastwise.attacks import NEVER
 from leastwise.evidence import Evidence, Record
 from leastwise.report.page import Audited
 
@@ -96,10 +97,11 @@ def record(labels: "np.ndarray", predicted: "np.ndarray", k: int) -> Record:
         "logit_sum": np.zeros((k, k)),
         "probability_sum": np.zeros((k, k)),
         "reached": np.zeros((0, 0), dtype=np.int64),
+        "rounded": np.full(n, NEVER, np.int32),
         "forwards": 22 * n,
         "backwards": 20 * n,
     }
-    whole = {"by", "step", "trouble", "each", "rounded"}
+    whole = {"by", "step", "trouble", "each"}
     rest = [f.name for f in fields(Record) if f.name not in told]
     told |= {name: np.zeros(n, np.int32 if name in whole else np.float32) for name in rest}
     return Record(**told)
