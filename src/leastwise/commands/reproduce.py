@@ -32,6 +32,8 @@ class Reproduce:
 
     exhibits: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="PAPER[/EXHIBIT]")]
     """benz2021, tian2021, ahn, tradeoff2022, or an exhibit such as ahn/table1; `leastwise list papers` shows all"""
+    only: tuple[str, ...] = ()
+    """only these rows of the exhibits, by the names that --plan shows; * stands for anything, as in "TRADES*\""""
     scale: Scale = "lite"
     """smoke: seconds, shows that everything runs; lite: real data on two cores; full: the paper's setting, for GPUs"""
     out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
@@ -49,11 +51,12 @@ class Reproduce:
 
     def run(self) -> int:
         use_data_dir(self.data_dir)
-        from leastwise.papers import PAPERS, selected
+        from leastwise.papers import PAPERS, narrowed, selected
 
         if not self.exhibits:
             raise ValueError(f"name a paper, {', '.join(PAPERS)}, or an exhibit: `leastwise list papers` shows all")
         exhibits = tuple({one.id: one for name in self.exhibits for one in selected(name)}.values())
+        wanted = narrowed(exhibits, self.only)
         device = chosen_device(self.device, self.threads)
         from leastwise import report
         from leastwise.papers import pages
@@ -66,12 +69,12 @@ class Reproduce:
         console = Screen()
         store = Store(self.out, self.scale)
         runner = Runner(store, device, self.threads)
-        recipes = tuple(dict.fromkeys(recipe for one in exhibits for recipe in recipes_of(one, self.scale)))
+        recipes = tuple(dict.fromkeys(recipe for one in wanted for recipe in recipes_of(one, self.scale)))
         work = () if self.draw else to_do(recipes, store)
         speed = Speed(device)
         if not self.draw:
             if self.plan or work:
-                show_tree(console, exhibits, runner)
+                show_tree(console, wanted, runner)
             show_work(console, recipes, work, runner, speed)
         if self.plan:
             return 0
@@ -118,9 +121,7 @@ def show_work(
         return
     report.say(console, f"left       {counted(work)}, {short(sum(map(passes, work)))} passes of single images")
     seconds = sum(map(speed.seconds, work))
-    report.say(
-        console, f"takes      about {duration(seconds)}, by a few steps of each network timed just now; attacks may"
-    )
+    report.say(console, f"takes      about {duration(seconds)}, by a few steps of each network timed just now; attacks")
     report.say(console, "           may end much earlier than they are counted here")
     for sentence in missing(work, runner):
         report.say(console, f"warning    {sentence}", style="yellow")

@@ -1,6 +1,8 @@
 """The four papers: what each exhibit needs, what it leaves open, what it claims, and what it printed."""
 
 import difflib
+from dataclasses import replace
+from fnmatch import fnmatchcase
 
 from leastwise.papers import ahn, benz2021, tian2021, tradeoff2022
 from leastwise.papers.cost import Cost, cost, costs
@@ -24,6 +26,7 @@ __all__ = [
     "Trained",
     "cost",
     "costs",
+    "narrowed",
     "planned",
     "scale",
     "selected",
@@ -44,6 +47,21 @@ def selected(name: str) -> tuple[Exhibit, ...]:
         nearest = difflib.get_close_matches(name, [one.id for one in exhibits], n=1, cutoff=0.0)
         raise ValueError(f"there is no exhibit {name!r}: did you mean {nearest[0]}? `leastwise list papers` shows all")
     return found
+
+
+def narrowed(exhibits: tuple[Exhibit, ...], roles: tuple[str, ...]) -> tuple[Exhibit, ...]:
+    """The exhibits with some of their rows only, by the names of their roles; `*` stands for anything."""
+    known = tuple(dict.fromkeys(role for one in exhibits for role in one.needs))
+    for role in roles:
+        if not any(fnmatchcase(name, role) for name in known):
+            raise ValueError(f"no row is called {role!r}: choose among {'; '.join(known)}")
+
+    def wanted(name: str) -> bool:
+        return not roles or any(fnmatchcase(name, role) for role in roles)
+
+    return tuple(
+        replace(one, needs={name: need for name, need in one.needs.items() if wanted(name)}) for one in exhibits
+    )
 
 
 def planned(exhibits: tuple[Exhibit, ...], scale_name: str) -> tuple[tuple[Recipe, ...], tuple[Absent, ...]]:

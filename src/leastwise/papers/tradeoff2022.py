@@ -17,7 +17,7 @@ LS = (
     "the convention of label smoothing is not said: 1 − a + a/K on the true class",
     "labels of the adversary under smoothing are not said: hard",
 )
-ON_TEST = "checkpoints are chosen by PGD-20 on the test images, as in the paper"
+ON_TEST = "checkpoints are chosen by PGD-20 on the test images, as in the paper; scale lite keeps the last"
 VARIANCE = "the variance of features is not defined: mean over dimensions of the population variance; pooled beside it"
 TWO_D = "whether the layer to two features has a bias is not said: it has"
 
