@@ -12,6 +12,12 @@ from leastwise.data import Dataset
 from leastwise.models import Classifier, build
 from leastwise.types import Images, Labels
 
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long tests first: a long one at the very end would leave the other worker idle."""
+    items.sort(key=lambda item: item.get_closest_marker("medium") is None)
+
+
 B, K, SHAPE = 12, 5, (3, 8, 6)
 
 torch.set_num_threads(1)

@@ -393,7 +393,7 @@ def test_augmentations_are_recipes() -> None:
 def test_unknown_names_and_settings_are_refused() -> None:
     assert augmentation("idbh-weak") == IDBH["cifar10-weak"] and augmentation("none").parts == ()
     wrong: list[tuple[Callable[[], object], str]] = [
-        (lambda: augmentation("idbh"), "no augmentation 'idbh': choose none or crop-flip"),
+        (lambda: augmentation("idbh"), "no augmentation 'idbh': choose none or flip or crop-flip"),
         (lambda: Flip(1.5), "between 0 and 1, but saw 1.5"),
         (lambda: Erase(scale=(0.4, 0.3)), "low <= high"),
         (lambda: Erase(ratio=(0.0, 1.0)), "0 < low"),

@@ -18,6 +18,7 @@ Craft = Literal["eval", "train"]
 Precision = Literal["full", "bfloat16"]
 # Photographs that may be mirrored; digits may not.
 MIRRORED = ("cifar10", "cifar100", "stl10", "tiny-imagenet", "imagenet")
+LONG = 30  # epochs from which photographs are cropped too: shorter trainings underfit (docs/results/training.md)
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Train:
     fair: Annotated[str, tyro.conf.arg(metavar="LIST")] = ""
     """how classes are treated differently: cfa, dafa, fair-weighting, …, or several, separated by commas"""
     augment: Annotated[str, tyro.conf.arg(metavar="NAME")] = "auto"
-    """crop-flip, idbh-weak, …, none; `leastwise list augmentations` shows them; auto: crop-flip for photographs"""
+    """crop-flip, idbh-weak, …, none; `leastwise list augmentations` shows them; auto: flip for photographs, and crop-flip from 30 epochs on"""
     average: Annotated[str, tyro.conf.arg(metavar="NAME")] = ""
     """average the weights: ema, swa or fawa"""
     awp: Annotated[str, tyro.conf.arg(metavar="GAMMA")] = ""
@@ -186,7 +187,8 @@ class Train:
         from leastwise.data.augment import augmentation
 
         known = self.data.partition("/")[0].partition("@")[0]
-        return augmentation(self.augment if self.augment != "auto" else "crop-flip" if known in MIRRORED else "none")
+        usual = "none" if known not in MIRRORED else "crop-flip" if self.epochs >= LONG else "flip"
+        return augmentation(self.augment if self.augment != "auto" else usual)
 
 
 def peak_of(schedule: Any) -> str:

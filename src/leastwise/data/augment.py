@@ -201,6 +201,7 @@ class Named(NamedTuple):
 
 AUGMENTATIONS: dict[str, Named] = {
     "none": Named(Chain(), "the images as they are"),
+    "flip": Named(Chain((Flip(),)), "mirror every other image"),
     "crop-flip": Named(Chain((PadCrop(4), Flip())), "pad by 4 pixels, crop at random, mirror every other image"),
     "cutout": Named(
         Chain((PadCrop(4), Flip(), Cutout(16))), "crop-flip and a black square of 16 pixels (DeVries & Taylor 2017)"

@@ -129,6 +129,7 @@ def lite_trained(t: Trained) -> Trained:
         rate=t.rate if t.optimiser == "adam" else 0.2,
         schedule="one-cycle" if t.schedule == "steps" else t.schedule,
         drops=(),
+        augment="flip" if t.augment == "crop-flip" else t.augment,  # crops are for long trainings
         weight_decay=LITE_DECAY if t.weight_decay >= LITE_USUAL_DECAY else t.weight_decay,
         keep="last",
         source=None if t.source is None else lite_trained(t.source),
