@@ -11,6 +11,7 @@ from scipy import stats
 from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
+from leastwise.commands.train import Train
 from leastwise.data import colour
 from leastwise.data.augment import (
     AUGMENTATIONS,
@@ -404,3 +405,17 @@ def test_unknown_names_and_settings_are_refused() -> None:
     for make, message in wrong:
         with pytest.raises(ValueError, match=message):
             make()
+
+
+@pytest.mark.parametrize(
+    ("data", "epochs", "name"),
+    [
+        ("cifar10", 12, "flip"),
+        ("cifar10/train", 30, "crop-flip"),
+        ("imagenet@64", 90, "crop-flip"),
+        ("svhn", 90, "none"),
+    ],
+)
+def test_what_a_training_gets_unless_it_asks(data: str, epochs: int, name: str) -> None:
+    assert Train("pgd-at", data=data, epochs=epochs).augmentation() == augmentation(name)
+    assert Train("pgd-at", data=data, epochs=epochs, augment="cutout").augmentation() == augmentation("cutout")

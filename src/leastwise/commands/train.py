@@ -51,7 +51,8 @@ class Train:
     fair: Annotated[str, tyro.conf.arg(metavar="LIST")] = ""
     """how classes are treated differently: cfa, dafa, fair-weighting, …, or several, separated by commas"""
     augment: Annotated[str, tyro.conf.arg(metavar="NAME")] = "auto"
-    """crop-flip, idbh-weak, …, none; `leastwise list augmentations` shows them; auto: flip for photographs, and crop-flip from 30 epochs on"""
+    """flip, crop-flip, idbh-weak, …, none; `leastwise list augmentations` shows them; auto: flip for photographs, and
+    crop-flip from 30 epochs on"""
     average: Annotated[str, tyro.conf.arg(metavar="NAME")] = ""
     """average the weights: ema, swa or fawa"""
     awp: Annotated[str, tyro.conf.arg(metavar="GAMMA")] = ""
