@@ -151,7 +151,7 @@ def test_benz_table_1_counts_cats_and_class_4_is_cat() -> None:
     assert isinstance(recipe, Measured)
     right = {"clean": np.where(np.arange(10) == 3, 70, 90)}
     made = ours("benz2021/table1", {recipe: of_predictions(recipe, right)})
-    cat, total = made["10", "class 4"], made["10", "overall"]
+    cat, total = made["weight 10", "class 4"], made["weight 10", "overall"]
     assert not isinstance(cat, str) and not isinstance(total, str)
     assert (cat[0], total[0]) == pytest.approx((70, 88))
     one = given("benz2021/table1", {})
@@ -239,7 +239,7 @@ def test_lite_is_never_called_a_reproduction_and_claims_name_what_they_were_meas
     rows = list(csv.DictReader(io.StringIO((tmp_path / "claims.csv").read_text())))
     lifted = [row for row in rows if row["claim"] == "C12"]
     assert [(row["exhibit"], row["measured on"], row["scale"]) for row in lifted] == [
-        ("tian2021/fig4c", "6, 0.5", "lite")
+        ("tian2021/fig4c", "6; 0.5", "lite")
     ]
     assert lifted[0]["verdict"] in ("holds", "does not hold", "undecided") and lifted[0]["low"]
     missing = {row["measured on"]: row["why not"] for row in rows if row["claim"] == "C1"}

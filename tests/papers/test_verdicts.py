@@ -103,7 +103,7 @@ def test_a_rule_looks_at_the_right_networks() -> None:
 
     changed = {**recipes, before: with_cats(before, False), after: with_cats(after, True)}
     found = [one for one in judged("tian2021", changed, "full") if one.exhibit == "tian2021/fig4c"]
-    assert [(one.claim, one.on, one.verdict) for one in found] == [("C12", "6, 0.5", "holds")]
+    assert [(one.claim, one.on, one.verdict) for one in found] == [("C12", "6; 0.5", "holds")]
     assert found[0].findings[0].value == 1
     turned = {**recipes, before: with_cats(before, True), after: with_cats(after, False)}
     (other,) = (one for one in judged("tian2021", turned, "full") if one.exhibit == "tian2021/fig4c")

@@ -40,7 +40,8 @@ def profiles_agree(accuracy: Profiles, seed: int = 0) -> tuple[Finding, ...]:
     found = mean_agreement(accuracy, seed=seed)
     hardest = float(holm(p).max())
     verdict: Verdict = "holds" if hardest <= 1 - CONFIDENCE else "does not hold" if found.high < 0 else "undecided"
-    return (Finding(f"mean cosine of {len(p)} pairs of models", found.value, found.low, found.high, verdict, hardest),)
+    what = f"mean cosine of {len(accuracy)} models ({len(p)} pairs)" if len(p) > 1 else "cosine of two models"
+    return (Finding(what, found.value, found.low, found.high, verdict, hardest),)
 
 
 def robust_agree_more(standard: Profiles, robust: Float[np.ndarray, "others k"], seed: int = 0) -> tuple[Finding, ...]:
@@ -61,8 +62,8 @@ def confusions_are_mutual_and_near(evidence: Evidence, condition: str, groups: G
     if groups:
         near = inside_groups(matrix, groups)
         least, most = exact(np.array([near.inside]), np.array([near.mistakes]))
-        what = f"share of confusions inside superclasses (by chance {near.expected:.3f})"
-        found.append(above(what, near.share, float(least[0]), float(most[0]), threshold=near.expected))
+        what = f"share of confusions inside superclasses (by chance {100 * near.expected:.1f} %)"
+        found.append(above(what, near.share, float(least[0]), float(most[0]), threshold=near.expected, unit="%"))
     return tuple(found)
 
 
@@ -99,7 +100,16 @@ def same_hard_groups(
     null = kendall_w(rng.permuted(np.broadcast_to(table, (SHUFFLES, *table.shape)), axis=-1))
     p = (1 + int((null >= value - 1e-12).sum())) / (1 + SHUFFLES)
     verdict: Verdict = "holds" if p <= 1 - CONFIDENCE else "does not hold" if high < LITTLE else "undecided"
-    return (Finding(f"Kendall's W of {len(members)} superclasses", value, low, min(1.0, high), verdict, p),)
+    return (
+        Finding(
+            f"Kendall's W of {len(members)} superclasses over {len(methods)} methods",
+            value,
+            low,
+            min(1.0, high),
+            verdict,
+            p,
+        ),
+    )
 
 
 def kendall_w(scores: Float[np.ndarray, "... m g"]) -> Float[np.ndarray, "..."]:

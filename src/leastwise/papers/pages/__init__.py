@@ -13,7 +13,7 @@ from leastwise.papers.pages.drawn import Drawn, numbers
 from leastwise.papers.pages.given import Given
 from leastwise.papers.pages.sheets import Sheet, as_csv, as_latex, as_rows, sheet
 from leastwise.papers.recipes import Absent, Recipe
-from leastwise.papers.reported import footnotes
+from leastwise.papers.reported import elsewhere, footnotes
 from leastwise.papers.scales import SCALES
 from leastwise.papers.verdicts import Results, View, judged
 from leastwise.report.export import csv_text
@@ -108,9 +108,11 @@ def page(
         "scale": scale,
         "caveat": CAVEATS[scale],
         "about": SCALES[scale].about,
-        "numbering": "from 0" if paper.first_class == 0 else f"from {paper.first_class}",
+        "numbering": "named" if paper.id == "ahn" else f"numbered from {paper.first_class}",
         "exhibits": shown,
+        "elsewhere": elsewhere(paper.id),
         "claims": found,
+        "summary": () if scale == "smoke" else claims.summary(found),
         "claims_export": len(exports) - 1,
         "smoke": claims.SMOKE if scale == "smoke" else "",
     }
@@ -132,13 +134,18 @@ def exhibit(
         "wide": placed(made.wide, specs),
         "images": made.images,
         "notes": made.notes,
-        "table": None if table is None else {"columns": table.columns, "rows": as_rows(table)},
+        "table": None if table is None else {"columns": headed(table), "rows": as_rows(table)},
+        "pairs": made.pairs,
         "export": len(exports) - 1,
         "assumed": one.assumed,
         "errata": footnotes(one.id),
         "claims": one.claims,
         "stands_in": bool(one.classes) and scale == "smoke",
     }
+
+
+def headed(table: Sheet) -> list[dict[str, str]]:
+    return [{"name": column, "unit": table.unit(column)} for column in table.columns]
 
 
 def heading(exhibit_id: str) -> str:

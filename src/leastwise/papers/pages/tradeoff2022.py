@@ -114,7 +114,7 @@ def single(given: Given, role: str, title: str) -> Drawn:
         panels.append(plane_figure(given, role, f"{title}: features"))
     except Missing as missing:
         more = (*more, f"Not shown: the plane of {role} ({missing}).")
-    return Drawn(tuple(panels), notes=(*notes, *more))
+    return Drawn(tuple(panels), notes=(*notes, *more), pairs=True)
 
 
 def fig3(given: Given) -> Drawn:

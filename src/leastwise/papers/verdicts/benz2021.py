@@ -1,16 +1,44 @@
 """What the exhibits of Benz et al. decide."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from leastwise.papers.benz2021 import CORRUPTIONS, DATA_SETS
 from leastwise.papers.claims import Finding, agreement, spread
+from leastwise.papers.recipes import Measured
 from leastwise.papers.verdicts.shared import differ, mutual, profiles, widens
-from leastwise.papers.verdicts.view import Rule, View, words
+from leastwise.papers.verdicts.view import Missing, Rule, View, words
 
 
 def of_one_data_set(view: View, data: str) -> tuple[Finding, ...]:
     """Roles that begin with its name are its models."""
-    return profiles(view, *(role for role in view.roles if role.startswith(f"{data} ")))
+    return profiles(view, *of_their_own(view, [role for role in view.roles if role.startswith(f"{data} ")]))
+
+
+def of_their_own(view: View, roles: Sequence[str]) -> tuple[str, ...]:
+    """Without architectures whose place another has taken at this scale: they would agree by that alone."""
+    if view.scale == "smoke":  # decides nothing, and shall run everything
+        return tuple(roles)
+    first: dict[str, str] = {}  # what stands in, and for whom
+    kept = []
+    for role in roles:
+        need = view.exhibit.needs[role]
+        archs = [recipe.model.arch for recipe, _ in view.parts(role) if isinstance(recipe, Measured)]
+        if (
+            not archs
+            or not isinstance(need, Measured)
+            or first.setdefault(archs[0], need.model.arch) == need.model.arch
+        ):
+            kept.append(role)
+    if len(kept) < len(roles) and len(kept) < 2:
+        raise Missing("at this scale one network stands for all architectures")
+    return tuple(kept)
+
+
+def made_so(view: View, construction: str) -> tuple[Finding, ...]:
+    """Networks of robust and of non-robust features, made in one way."""
+    return profiles(view, *(role for role in view.roles if role.endswith(construction)))
 
 
 def robust_more(view: View) -> tuple[Finding, ...]:
@@ -47,7 +75,7 @@ RULES = (
     Rule("C5", "benz2021/fig11", robust_more),
     Rule("C6", "benz2021/fig12", mutual, (("standard", "clean"),)),
     Rule("C6", "benz2021/fig13", mutual, (("standard", "clean"),)),
-    Rule("C3", "benz2021/fig14", profiles),
+    Rule("C3", "benz2021/fig14", made_so, words("matched", "targeted_set")),
     Rule("C23", "benz2021/fig15", narrowed, (("standard", "clean"), ("adversarial", "clean"), ("adversarial", "pgd"))),
     Rule("C24", "benz2021/fig16", weakest, words("standard")),
     Rule("C1", "benz2021/protocol", differ, words(*(f"{data} {kind}" for data in DATA_SETS for kind in KINDS))),
