@@ -73,7 +73,7 @@ def finished(layers: Sequence[alt.Chart], values: Sequence[Spec], height: int, a
 
 def classes(names: Sequence[str], step: int) -> alt.Y:
     """The rows of a list, in the order given; the gap of a shortened list keeps its place."""
-    axis = alt.Axis(title=None, labelLimit=180, labelFontSize=11 if step < ROW else 12, labelOverlap=False, grid=False)
+    axis = alt.Axis(title=None, labelLimit=215, labelFontSize=11 if step < ROW else 12, labelOverlap=False, grid=False)
     return alt.Y("name:N", sort=list(names), scale=alt.Scale(domain=list(names)), axis=axis)
 
 

@@ -54,7 +54,7 @@ def confusions_are_mutual_and_near(evidence: Evidence, condition: str, groups: G
     """C6: symmetry of the confusions, and their share inside superclasses against mistakes that fall anywhere."""
     matrix = confusion(evidence, condition)
     mutual = symmetry(matrix)
-    low, high = symmetry_bounds(matrix)
+    low, high = symmetry_bounds(matrix, mutual.score)
     sure = mutual.p <= 1 - CONFIDENCE and low > 0
     verdict: Verdict = "holds" if sure else "does not hold" if high < 0 else "undecided"
     found = [Finding(f"symmetry of confusions under {condition}", mutual.score, low, high, verdict, mutual.p)]
@@ -67,13 +67,17 @@ def confusions_are_mutual_and_near(evidence: Evidence, condition: str, groups: G
     return tuple(found)
 
 
-def symmetry_bounds(matrix: Matrix, seed: int = 0) -> tuple[float, float]:
-    """Percentiles of the symmetry score over images drawn again: each row a multinomial of its own shares."""
+def symmetry_bounds(matrix: Matrix, score: float, seed: int = 0) -> tuple[float, float]:
+    """Of the symmetry score over images drawn again, each row a multinomial of its own shares.
+
+    The wider of the percentile and the basic interval: draws of few mistakes are biased towards 0.
+    """
     rng = np.random.default_rng(seed)
     n = matrix.sum(1)
     shares = matrix / np.maximum(n, 1)[:, None]
     scores = np.array([symmetry(rng.multinomial(n, shares), shuffles=0).score for _ in range(MATRIX_DRAWS)])
-    return percentiles(scores[~np.isnan(scores)])
+    low, high = percentiles(scores[~np.isnan(scores)])
+    return min(low, 2 * score - high), max(high, 2 * score - low)
 
 
 def convergence_predicts(train: Sequence[Tally], robustness: PerClass) -> tuple[Finding, ...]:

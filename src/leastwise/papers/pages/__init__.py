@@ -54,7 +54,8 @@ def write(
     made = {one.id: draw(given[one.id]) for one in exhibits}
     tables = {one.id: sheet(one.id, scale, made[one.id].ours) for one in exhibits}
     found = claims.rows(judged(paper.id, results, scale), exhibits, scale, given)
-    files = {PAGE: page(paper, exhibits, scale, made, tables, found)}
+    there = {one.id: how_much(given[one.id].view) for one in exhibits}
+    files = {PAGE: page(paper, exhibits, scale, made, tables, found, there)}
     for one in exhibits:
         name = one.id.partition("/")[2]
         table = tables[one.id]
@@ -96,10 +97,13 @@ def page(
     made: Mapping[str, Drawn],
     tables: Mapping[str, Sheet | None],
     found: tuple[claims.Row, ...],
+    there: Mapping[str, str],
 ) -> str:
     specs: list[Any] = []
     exports: list[dict[str, str]] = []
-    shown = [exhibit(one, scale, made[one.id], tables[one.id], specs, exports) for one in exhibits]
+    shown = [
+        exhibit(one, scale, made[one.id], tables[one.id], specs, exports) | {"there": there[one.id]} for one in exhibits
+    ]
     if found:
         exports.append({"csv": claims.as_csv(found), "latex": claims.as_latex(found)})
     words = {
@@ -112,6 +116,8 @@ def page(
         "exhibits": shown,
         "elsewhere": elsewhere(paper.id),
         "claims": found,
+        "measured": [row for row in found if row.finding is not None],
+        "unmeasured": [row for row in found if row.finding is None],
         "summary": () if scale == "smoke" else claims.summary(found),
         "claims_export": len(exports) - 1,
         "smoke": claims.SMOKE if scale == "smoke" else "",
@@ -155,6 +161,17 @@ def heading(exhibit_id: str) -> str:
     if found is None:
         return name.capitalize()
     return f"{'Table' if found[1] == 'table' else 'Fig.'} {found[2]}{found[3]}"
+
+
+def how_much(view: View) -> str:
+    """What of an exhibit is there, unless it is all."""
+    offered = {role: [part for part in parts if not isinstance(part, Absent)] for role, parts in view.offered.items()}
+    whole = sum(bool(parts) and all(part in view.results for part in parts) for parts in offered.values())
+    begun = sum(any(part in view.results for part in parts) for parts in offered.values())
+    if whole == len(offered):
+        return ""
+    part = f", {begun - whole} in part" if begun > whole else ""
+    return f"Of {len(offered)} rows {whole} {'is' if whole == 1 else 'are'} there{part}."
 
 
 def basis(one: Exhibit, scale: str) -> str:

@@ -46,9 +46,10 @@ def two_by_two(given: Given, role: str) -> Drawn:
 
 
 def cosine_of(given: Given, roles: Sequence[str], least: bool = True) -> Ours:
-    audits, notes = available(given, roles)
-    if len(audits) < 2 and notes:
-        return {("", "cosine"): notes[0].removeprefix("Not shown: ").removesuffix(".")}
+    audits, _ = available(given, roles)
+    if len(audits) < 2:
+        reasons = dict.fromkeys(given.why(role, ("clean",)) for role in roles if role not in audits)
+        return {("", "cosine"): f"{len(audits)} of {len(roles)} networks ({'; '.join(reasons)})"}
     return {("", "cosine"): tried(lambda: values.pair_cosine(tuple(audits.values()), least))}
 
 
@@ -227,7 +228,7 @@ def by_condition(given: Given, role: str, title: str) -> Drawn:
     if not audits:
         return Drawn(notes=(f"Not shown: {title} ({given.why(role)}).",))
     accuracy = np.stack([profile(one) for one in audits.values()])
-    return Drawn(wide=(deviations_of(given, audits, title, "conditions"), cosine_figure(list(audits), accuracy, title)))
+    return Drawn(wide=(deviations_of(given, audits, title, "condition"), cosine_figure(list(audits), accuracy, title)))
 
 
 def fig16(given: Given) -> Drawn:

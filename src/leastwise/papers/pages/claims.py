@@ -14,6 +14,7 @@ from leastwise.report.export import csv_text
 
 TIMES = {"%": 100.0, "points": 100.0, "%²": 1e4}  # findings are shares
 SMOKE = "smoke: shows only that everything runs"
+NOT_MEASURED = "not measured"
 HEADER = (
     "claim",
     "statement",
@@ -73,13 +74,13 @@ def summary(found: Sequence[Row]) -> tuple[Short, ...]:
     verdicts: dict[str, dict[tuple[str, str], str]] = {}
     statements = {row.claim: row.statement for row in found}
     for row in found:
-        verdicts.setdefault(row.claim, {})[row.exhibit, row.on] = "not measured" if row.missing else row.verdict
+        verdicts.setdefault(row.claim, {})[row.exhibit, row.on] = row.verdict
     return tuple(Short(claim, statements[claim], counted(tuple(of.values()))) for claim, of in verdicts.items())
 
 
 def counted(verdicts: Sequence[str]) -> str:
     """Such as: holds in 2 of 3 cases, undecided in 1."""
-    order = ("holds", "does not hold", "undecided", "not measured")
+    order = ("holds", "does not hold", "undecided", NOT_MEASURED)
     counts = [(one, verdicts.count(one)) for one in order if one in verdicts]
     (first, n), *rest = counts
     cases = "case" if len(verdicts) == 1 else "cases"
@@ -110,7 +111,8 @@ def rows(judged: Sequence[Judged], exhibits: Sequence[Exhibit], scale: str, give
         verdict = SMOKE if scale == "smoke" else one.verdict
         if not one.findings:
             why = reason(given[one.exhibit], one)
-            found.append(Row(one.claim, said, one.exhibit, one.on, scale, None, verdict, why))
+            lacking = SMOKE if scale == "smoke" else NOT_MEASURED
+            found.append(Row(one.claim, said, one.exhibit, one.on, scale, None, lacking, why))
         for number in one.findings:
             found.append(Row(one.claim, said, one.exhibit, one.on, scale, number, verdict))
     return tuple(found)

@@ -35,6 +35,10 @@ SHARES = Look()
 COUNTS = Look(unit="images")
 
 
+def plural(n: int, one: str, more: str = "") -> str:
+    return f"{n} {one}" if n == 1 else f"{n} {more or f'{one}s'}"
+
+
 def under(condition: str) -> str:
     return condition if condition == "clean" else f"under {condition}"
 
@@ -70,7 +74,7 @@ def profile(audited: Audited) -> "np.ndarray":
     return np.asarray(evidence.tally(name).accuracy.numpy())
 
 
-def deviations_of(given: Given, audits: Mapping[str, Audited], title: str, what: str = "models") -> Figure:
+def deviations_of(given: Given, audits: Mapping[str, Audited], title: str, what: str = "model") -> Figure:
     """Deviations of several models in one figure: bars, or lines where there are many classes."""
     names = given.labels(names_of(audits))
     accuracy = 100 * np.stack([profile(one) for one in audits.values()])
@@ -85,7 +89,9 @@ def deviations_of(given: Given, audits: Mapping[str, Audited], title: str, what:
     about = f"Class accuracy minus the mean of the classes, {title}."
     few = len(keep) <= TICKS
     spec = grouped(series, labels, axes, about, 280) if few else lines(series, axes, about, labels, 280)
-    return Figure(f"Deviations, {title}", f"{len(series)} {what}, {len(keep)} classes", spec, least=520)
+    return Figure(
+        f"Deviations, {title}", f"{plural(len(series), what)}, {plural(len(keep), 'class', 'classes')}", spec, least=520
+    )
 
 
 def cosine_figure(names: Sequence[str], accuracy: Float[np.ndarray, "m k"], title: str) -> Figure:

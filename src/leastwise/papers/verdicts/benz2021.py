@@ -1,6 +1,7 @@
 """What the exhibits of Benz et al. decide."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,7 +14,20 @@ from leastwise.papers.verdicts.view import Missing, Rule, View, words
 
 def of_one_data_set(view: View, data: str) -> tuple[Finding, ...]:
     """Roles that begin with its name are its models."""
-    return profiles(view, *of_their_own(view, [role for role in view.roles if role.startswith(f"{data} ")]))
+    roles = of_their_own(view, [role for role in view.roles if role.startswith(f"{data} ")])
+    stand_in = [f"{there} for {wanted}" for wanted, there in (archs(view, role) for role in roles) if there != wanted]
+    found = profiles(view, *roles)
+    if view.scale == "smoke" or not stand_in:
+        return found
+    return tuple(replace(one, what=f"{one.what}; {', '.join(dict.fromkeys(stand_in))}") for one in found)
+
+
+def archs(view: View, role: str) -> tuple[str, str]:
+    """The architecture that the paper has, and the one that was measured; twice the first where nothing was."""
+    need = view.exhibit.needs[role]
+    assert isinstance(need, Measured), "networks are compared by their audits"
+    found = [recipe.model.arch for recipe, _ in view.parts(role) if isinstance(recipe, Measured)]
+    return need.model.arch, (found or [need.model.arch])[0]
 
 
 def of_their_own(view: View, roles: Sequence[str]) -> tuple[str, ...]:
@@ -23,13 +37,8 @@ def of_their_own(view: View, roles: Sequence[str]) -> tuple[str, ...]:
     first: dict[str, str] = {}  # what stands in, and for whom
     kept = []
     for role in roles:
-        need = view.exhibit.needs[role]
-        archs = [recipe.model.arch for recipe, _ in view.parts(role) if isinstance(recipe, Measured)]
-        if (
-            not archs
-            or not isinstance(need, Measured)
-            or first.setdefault(archs[0], need.model.arch) == need.model.arch
-        ):
+        wanted, there = archs(view, role)
+        if not view.parts(role) or first.setdefault(there, wanted) == wanted:
             kept.append(role)
     if len(kept) < len(roles) and len(kept) < 2:
         raise Missing("at this scale one network stands for all architectures")

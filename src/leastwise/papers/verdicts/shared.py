@@ -33,7 +33,7 @@ def present(view: View, roles: Sequence[str], attack: str = "clean") -> tuple[st
     """The roles that have results under a condition; at least two."""
     found = tuple(role for role in roles if any(name.startswith(attack) for _, name in view.audits(role)))
     if len(found) < 2:
-        raise Missing(f"fewer than two of {len(roles)} are among the results")
+        raise Missing(f"{len(found)} of {len(roles)} are among the results, and two are needed")
     return found
 
 
