@@ -164,7 +164,9 @@ def as_latex(made: Sheet) -> str:
     for row in made.rows:
         cells = [latex_cell(made.entries.get((row, column))) for column in made.columns]
         lines.append(f"{signs(row)} & {' & '.join(cells)} \\\\\n")
-    head = " & ".join(["", *map(signs, made.columns)])
+    units = [made.unit(column) for column in made.columns]
+    named = [f"{column} ({unit})" if unit else column for column, unit in zip(made.columns, units, strict=True)]
+    head = " & ".join(["", *map(signs, named)])
     return (
         f"% needs \\usepackage{{booktabs}}; {made.id}, scale {made.scale}: ours [95 % interval] (printed)\n"
         f"\\begin{{tabular}}{{l{'r' * len(made.columns)}}}\n\\toprule\n"
