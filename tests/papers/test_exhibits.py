@@ -70,6 +70,7 @@ def test_what_papers_print_belongs_to_an_exhibit() -> None:
     for paper in PAPERS:
         assert {f"{paper}/{cell.exhibit}" for cell in cells(paper)} <= ids
         assert {f"{paper}/{name}" for one in errata(paper) for name in one.exhibits} <= ids
+    assert {name for one in errata("across") for name in one.exhibits} <= {one.id for one in EXHIBITS}
 
 
 @pytest.mark.parametrize("exhibit", EXHIBITS, ids=lambda one: one.id)

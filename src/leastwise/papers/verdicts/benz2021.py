@@ -40,8 +40,8 @@ def of_their_own(view: View, roles: Sequence[str]) -> tuple[str, ...]:
         wanted, there = archs(view, role)
         if not view.parts(role) or first.setdefault(there, wanted) == wanted:
             kept.append(role)
-    if len(kept) < len(roles) and len(kept) < 2:
-        raise Missing("at this scale one network stands for all architectures")
+    if len(kept) < len(roles) and sum(bool(view.parts(role)) for role in kept) < 2:
+        raise Missing("at this scale one network stands for all architectures that are there")
     return tuple(kept)
 
 
