@@ -1,6 +1,7 @@
 """Each claim on made-up evidence in which it is true, in which it is false, and in which there is too little to say."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from leastwise.papers import PAPERS
 from leastwise.papers.claims import CLAIMS, Finding, agreement, attacks, features, spread, together
 from leastwise.papers.claims.base import Statistic, above, average, below, change, deviation, gap, shared, worst
 from tests.geometry.given import evidence_of, predicting
+from tests.papers.made_up import with_recipe
 
 NAMES = tuple("abcdef")
 K = len(NAMES)
@@ -193,6 +195,29 @@ def test_c9_temperature_gains_where_confidence_is_smooth() -> None:
     assert verdicts(attacks.temperature_gains_where_smooth(gains, "pgd", "tpgd")) == ["holds", "holds"]
     worse = audits(sure=smooth_first, clean=[0.95] * K, pgd=[0.5] * K, tpgd=[0.9, 0.85, 0.8, 0.7, 0.6, 0.55])
     assert verdicts(attacks.temperature_gains_where_smooth(worse, "pgd", "tpgd"))[0] == "does not hold"
+
+
+def test_c9_of_a_grid_one_temperature_counts_and_not_the_worst_of_all() -> None:
+    """Two temperatures that each fool about as many images as PGD, but different ones: together they seem to gain."""
+    plain = audits(clean=[0.95] * K, pgd=[0.5] * K, **{"tpgd-grid": [0.0] * K})
+    grid = with_recipe(plain)
+    record = grid.conditions["tpgd-grid"]
+    each = np.where(np.arange(len(grid.labels)) % 2 == 0, 1, 2).astype(record.each.dtype)
+    grid = replace(grid, conditions={**grid.conditions, "tpgd-grid": replace(record, each=each)})
+    first, _ = attacks.temperature_gains_where_smooth(grid, "pgd", "tpgd-grid", member=1)
+    assert first.verdict == "undecided" and abs(first.value) < 0.05 and "1/T = 5" in first.what
+    assert attacks.temperature_gains_where_smooth(plain, "pgd", "tpgd-grid")[0].verdict == "holds"
+
+
+def test_c1_where_nobody_is_right_nothing_is_decided() -> None:
+    nobody = audits(pgd=[0.0] * K)
+    assert verdicts(spread.classes_differ(nobody, "pgd")) == ["undecided"]
+
+
+def test_c6_the_interval_holds_the_score() -> None:
+    few = audits(each=8, pgd=UNEVEN)
+    mutual = agreement.confusions_are_mutual_and_near(few, "pgd")[0]
+    assert mutual.low <= mutual.value <= mutual.high
 
 
 def test_c10_confidence_is_smoother() -> None:

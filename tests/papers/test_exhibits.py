@@ -22,6 +22,7 @@ from leastwise.papers import (
     benz2021,
     cost,
     costs,
+    narrowed,
     planned,
     scale,
     selected,
@@ -69,6 +70,7 @@ def test_what_papers_print_belongs_to_an_exhibit() -> None:
     for paper in PAPERS:
         assert {f"{paper}/{cell.exhibit}" for cell in cells(paper)} <= ids
         assert {f"{paper}/{name}" for one in errata(paper) for name in one.exhibits} <= ids
+    assert {name for one in errata("across") for name in one.exhibits} <= {one.id for one in EXHIBITS}
 
 
 @pytest.mark.parametrize("exhibit", EXHIBITS, ids=lambda one: one.id)
@@ -211,6 +213,70 @@ def test_lite_puts_heavy_attacks_on_fewer_images() -> None:
     assert heavy.conditions == ("autoattack",) and heavy.data.per_class == 100 and heavy.model == light.model
 
 
+def lite(net: Trained) -> Trained:
+    (found,) = scale("lite")(net)
+    assert isinstance(found, Trained)
+    return found
+
+
+def test_lite_is_one_recipe_for_all_papers_which_share_their_trainings() -> None:
+    """PGD-AT and TRADES on CIFAR-10 are trained once for Tian's Tables 1 and 5, for Benz and for the tradeoff paper."""
+    madry, trades = tian2021.DEFENCES["Madry"], tian2021.DEFENCES["TRADES"]
+    others = (
+        tian2021.network("cifar10", "pgd-at"),
+        tradeoff2022.PGD_AT,
+        benz2021.network("cifar10", "resnet18", "pgd-at"),
+    )
+    assert len({madry, *others}) == 4 and {lite(one) for one in others} == {lite(madry)}
+    assert lite(trades) == lite(tradeoff2022.trades()) != lite(madry)
+    assert lite(tian2021.STANDARD) == lite(tradeoff2022.ST) == lite(benz2021.network("cifar10", "resnet18"))
+    eight = lite(madry).threat
+    assert eight == PaperThreat(8 / 255, 2 / 255, 5)
+    (tested,) = scale("lite")(tian2021.FULL)
+    assert isinstance(tested, Measured) and tested.threat is not None and tested.threat.eps == 8 / 255
+    (wide,) = scale("lite")(tian2021.wide_tested(madry, "pgd20"))
+    assert isinstance(wide, Measured) and wide.threat is not None
+    assert (wide.threat.eps, wide.threat.step) == (8 / 255, 0.003)  # a step of its own stays
+
+
+def test_lite_trainings_differ_in_nothing_but_what_they_are_about() -> None:
+    recipes, _ = planned(tuple(EXHIBITS), "lite")
+    about_the_optimiser = set(selected("benz2021/fig6")[0].trainings("lite"))
+    for net in trainings(recipes):
+        assert net.keep == "last" and net.batch_size == 128 and net.drops == () and net.scale == "lite"
+        assert net.epochs == {"svhn": 8, "stl10": 10}.get(net.data.name, 12)
+        if net not in about_the_optimiser:
+            assert (net.schedule, net.rate, net.weight_decay, net.optimiser) == ("one-cycle", 0.2, 5e-4, "sgd"), net
+
+
+def test_lite_leaves_what_an_exhibit_is_about() -> None:
+    (fig6,) = selected("benz2021/fig6")
+    base, adam, decay, cyclic = fig6.trainings("lite")
+    assert (adam.optimiser, adam.rate) == ("adam", 1e-3) and (decay.weight_decay, cyclic.schedule) == (1e-5, "cyclic")
+    assert replace(decay, weight_decay=5e-4) == base == replace(cyclic, schedule="one-cycle")
+    radii = [net.threat.eps for net in map(lite, ahn.SWEEP.values()) if net.threat]
+    assert radii == pytest.approx([eps / 255 for eps in ahn.GRID] * 2)
+
+
+def test_lite_looks_at_two_thousand_images_after_every_epoch() -> None:
+    followed = [
+        one
+        for one in planned(tuple(EXHIBITS), "lite")[0]
+        if isinstance(one, Measured) and one.each_epoch and one.data.per_class is not None
+    ]
+    assert {(one.data.name, one.data.per_class) for one in followed} == {
+        ("mnist", 200),
+        ("svhn", 200),
+        ("cifar10", 200),
+        ("cifar100", 20),
+        ("stl10", 200),
+    }
+    assert not any(
+        isinstance(one, Measured) and one.each_epoch and one not in followed
+        for one in planned(tuple(EXHIBITS), "lite")[0]
+    )
+
+
 def test_settings_of_the_papers_by_hand() -> None:
     trades = tian2021.DEFENCES["TRADES"]
     assert trades.threat == PaperThreat(0.031, 0.007, 10) and trades.options == {"beta": 6.0}
@@ -299,3 +365,16 @@ def test_wrong_names_are_answered_with_the_right_ones() -> None:
         selected("madry")
     with pytest.raises(ValueError, match="choose smoke, lite, full"):
         scale("huge")
+
+
+def test_rows_by_their_names_and_patterns() -> None:
+    table1, fig1 = selected("ahn/table1"), selected("ahn/fig1")
+    assert narrowed(table1, ()) == table1
+    (one,) = narrowed(table1, ("PGD", "TRADES"))
+    assert list(one.needs) == ["PGD", "TRADES"] and one.trainings("lite") == (lite(ahn.pgd()), lite(ahn.trades()))
+    (many,) = narrowed(table1, ("TRADES*",))
+    assert list(many.needs) == ["TRADES", "TRADES + IDBH", "TRADES + CFA", "TRADES + FRL"]
+    first, second = narrowed(table1 + fig1, ("Clean", "*, eps 8/255"))  # a name may be of one of them only
+    assert list(first.needs) == ["Clean"] and list(second.needs) == ["PGD, eps 8/255", "TRADES, eps 8/255"]
+    with pytest.raises(ValueError, match=r"no row is called 'pgd': choose among Clean; PGD; PGD \+ IDBH; .*FRL"):
+        narrowed(table1, ("PGD", "pgd"))

@@ -14,9 +14,10 @@ import pytest
 
 from leastwise.data.classes import CIFAR10, CIFAR10_GROUPS
 from leastwise.frame import ClassFrame
-from leastwise.papers import PAPERS, Exhibit, Measured, Recipe, planned
+from leastwise.papers import PAPERS, Exhibit, Measured, Recipe, narrowed, planned
+from leastwise.papers.claims import Finding
 from leastwise.papers.pages import DRAWINGS, EXHIBITS, draw, figure_csv, heading, write
-from leastwise.papers.pages.claims import SMOKE
+from leastwise.papers.pages.claims import SMOKE, Row
 from leastwise.papers.pages.given import NOT_RUN, Given, Value
 from leastwise.papers.pages.sheets import UNCOMPARED, UNDEFINED, as_csv, as_latex, as_rows, sheet
 from leastwise.papers.reported import table
@@ -151,7 +152,7 @@ def test_benz_table_1_counts_cats_and_class_4_is_cat() -> None:
     assert isinstance(recipe, Measured)
     right = {"clean": np.where(np.arange(10) == 3, 70, 90)}
     made = ours("benz2021/table1", {recipe: of_predictions(recipe, right)})
-    cat, total = made["10", "class 4"], made["10", "overall"]
+    cat, total = made["weight 10", "class 4"], made["weight 10", "overall"]
     assert not isinstance(cat, str) and not isinstance(total, str)
     assert (cat[0], total[0]) == pytest.approx((70, 88))
     one = given("benz2021/table1", {})
@@ -239,11 +240,47 @@ def test_lite_is_never_called_a_reproduction_and_claims_name_what_they_were_meas
     rows = list(csv.DictReader(io.StringIO((tmp_path / "claims.csv").read_text())))
     lifted = [row for row in rows if row["claim"] == "C12"]
     assert [(row["exhibit"], row["measured on"], row["scale"]) for row in lifted] == [
-        ("tian2021/fig4c", "6, 0.5", "lite")
+        ("tian2021/fig4c", "6; 0.5", "lite")
     ]
     assert lifted[0]["verdict"] in ("holds", "does not hold", "undecided") and lifted[0]["low"]
     missing = {row["measured on"]: row["why not"] for row in rows if row["claim"] == "C1"}
     assert "imagenet is too large" in missing["imagenet"] and NOT_RUN in missing["cifar10"]
+
+
+def test_a_page_of_part_of_a_paper_says_what_is_there(tmp_path: Path) -> None:
+    names = ("ahn/table1", "ahn/fig3", "ahn/fig4", "ahn/fig11")
+    exhibits = tuple(EXHIBITS[name] for name in names)
+    recipes, _ = planned(narrowed(exhibits, ("PGD", "TRADES")), "lite")
+    write(PAPERS["ahn"], exhibits, "lite", {recipe: found(recipe) for recipe in recipes}, {}, tmp_path)
+    body = html.unescape((tmp_path / "index.html").read_text())
+    assert "Of 9 rows 2 are there." in body and "Of 8 rows 2 are there." in body and "Of 4 rows 1 is there." in body
+    assert "Superclasses, mean of the methods that are there" in body and "2 of 8 methods: PGD, TRADES" in body
+    assert "Classes are named, as in the paper" in body
+    assert "holds in 2 of 8 cases, not measured in 6" in body and "Not measured: 13 cases" in body  # C15, C16, C17
+    for row in csv.DictReader(io.StringIO((tmp_path / "table1.csv").read_text())):
+        assert row["why not"] == ("" if row["row"] in ("PGD", "TRADES") else NOT_RUN)
+
+
+def test_a_page_says_which_networks_stand_for_others() -> None:
+    rows = ("cifar10 resnet18", "cifar10 resnet50")
+    recipes, _ = planned(narrowed((EXHIBITS["benz2021/fig4"],), rows), "lite")
+    made = draw(given("benz2021/fig4", {recipe: found(recipe) for recipe in recipes}, "lite"))
+    assert "At this scale small stands for resnet18, resnet50: trainings that differ in their seed only." in made.notes
+    one = draw(given("benz2021/fig4", {recipes[0]: found(recipes[0])}, "lite"))
+    assert one.ours["CIFAR-10 all pairs", "cosine"] == "1 of 10 networks (not run)"
+
+
+def test_claims_are_written_in_the_units_of_the_page() -> None:
+    finding = Finding("", 0.1234, -0.001, 0.25, "undecided", unit="points")
+    assert row_of(finding).number == "12.3 points [−0.1, 25]"
+    assert row_of(replace(finding, unit="%²")).number == "1234 %² [−10, 2500]"
+    assert row_of(replace(finding, value=1e-17, unit="")).number == "0 [−0.001, 0.25]"
+    nan = float("nan")
+    assert row_of(Finding("", 0.5, nan, nan, "undecided", unit="%")).number == "50 %"
+
+
+def row_of(finding: Finding) -> Row:
+    return Row("C1", "", "", "", "lite", finding, finding.verdict)
 
 
 def test_deviations_in_the_numbers_of_a_figure_are_those_of_the_evidence() -> None:

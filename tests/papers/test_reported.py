@@ -8,7 +8,7 @@ import torch
 
 from leastwise.data.classes import CIFAR10_GROUPS, STL10_GROUPS
 from leastwise.frame import ClassFrame, Tally
-from leastwise.papers.reported import FOLDER, PAPERS, Cell, cells, compared, errata, footnotes, table
+from leastwise.papers.reported import FOLDER, PAPERS, Cell, cells, compared, elsewhere, errata, footnotes, table
 
 CLASSES = [str(c) for c in range(10)]
 CAT, CAR = 3, 1
@@ -130,6 +130,8 @@ def test_errata_touch_exhibits_by_their_names() -> None:
     assert [len(errata(paper)) for paper in PAPERS] == [12, 20, 10, 14]
     assert "tian2021-6" in {one.id for one in footnotes("tian2021/table3")}
     assert footnotes("tian2021/table2") == ()
+    assert "across-1" in {one.id for one in footnotes("ahn/table1")} and len(errata("across")) == 5
+    assert [one.id for one in elsewhere("tian2021")] == ["tian2021-16"] and elsewhere("ahn") == ()
     ids = [one.id for paper in PAPERS for one in errata(paper)]
     assert len(set(ids)) == len(ids) and all(one.what and one.resolution for p in PAPERS for one in errata(p))
 

@@ -1,5 +1,7 @@
 """Recipes from beginning to end: finished, shared, failed, interrupted and found again."""
 
+import csv
+import io
 import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -240,10 +242,26 @@ def test_the_command_plans_draws_and_refuses(
         (["tian2021/tabel3"], "did you mean tian2021/table3?"),
         (["madry"], "choose benz2021"),
         ([], "name a paper"),
+        (["ahn/table1", "--only", "pgd"], "no row is called 'pgd': choose among Clean; PGD;"),
     ):
         assert cli.main(["reproduce", *wrong, *out]) == 2
         said = capsys.readouterr().err
         assert sentence in said and said.count("\n") == 1
+
+
+def test_only_some_rows_are_run_and_the_others_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And what is there of another exhibit is drawn with it."""
+    command = ["reproduce", "benz2021/fig6", "--scale", "smoke", "--out", str(tmp_path)]
+    assert cli.main([*command, "--only", "SGD*", "cyclic"]) == 0
+    said = capsys.readouterr().out
+    assert "in all     2 trainings and 2 audits" in said and "Adam" not in said
+    store = Store(tmp_path, "smoke")
+    there = {role: store.has(planned_one) for role, (planned_one,) in selected("benz2021/fig6")[0]("smoke").items()}
+    assert there == {"SGD, 1e-4": True, "Adam": False, "weight decay 1e-5": False, "cyclic": True}
+    page = (store.root / "pages" / "benz2021" / "index.html").read_text()
+    assert "Of 4 rows 2 are there." in page and "Not shown: Adam, weight decay 1e-5 (not run)." in page
+    assert cli.main([*command, "--plan"]) == 0
+    assert "left       2 trainings and 2 audits" in capsys.readouterr().out
 
 
 @pytest.mark.medium
@@ -267,5 +285,8 @@ def test_smoke_of_all_exhibits_of_all_papers(tmp_path: Path, capsys: pytest.Capt
         recipes, absent = planned(selected(name), "smoke")
         assert absent == () and all(store.has(recipe) for recipe in recipes)
         assert (store.root / "pages" / name / "index.html").stat().st_size > 100_000
+        for table in (store.root / "pages" / name).glob("*.csv"):
+            for row in csv.DictReader(io.StringIO(table.read_text())):
+                assert "why not" not in row or row.get("ours") or row.get("value") or row["why not"], (table, row)
     assert cli.main(command) == 0
     assert "left       nothing" in capsys.readouterr().out

@@ -11,10 +11,11 @@ from leastwise.data.classes import CIFAR10, CIFAR10_GROUPS, CIFAR100, CIFAR100_G
 from leastwise.evidence import Evidence
 from leastwise.frame import Tally
 from leastwise.geometry import Moments
-from leastwise.papers import PAPERS, Measured, Recipe, Trained, planned, tian2021
+from leastwise.papers import PAPERS, Measured, Recipe, Trained, narrowed, planned, selected, tian2021
 from leastwise.papers.claims import CLAIMS
 from leastwise.papers.verdicts import RULES, Found, Results, judged
 from tests.geometry.given import evidence_of
+from tests.papers.made_up import with_recipe
 
 EXHIBITS = {one.id: one for paper in PAPERS.values() for one in paper.exhibits}
 FEW = 12  # classes of the large data sets here: the rules do not count them
@@ -51,7 +52,7 @@ def made_up(recipe: Recipe, each: int = 8) -> Found:
     groups = {CIFAR10: CIFAR10_GROUPS, CIFAR100: CIFAR100_GROUPS}.get(names, ())
     if recipe.data.change == ("coloured",):
         groups = (("on red", tuple(range(5))), ("on blue", tuple(range(5, 10))))
-    evidence = evidence_of(logits, labels, names=names, groups=groups, ids=ids)
+    evidence = with_recipe(evidence_of(logits, labels, names=names, groups=groups, ids=ids))
     return Found(evidence, Moments.of(rng.random((len(labels), 6)), labels, k) if "features" in recipe.keeps else None)
 
 
@@ -103,11 +104,35 @@ def test_a_rule_looks_at_the_right_networks() -> None:
 
     changed = {**recipes, before: with_cats(before, False), after: with_cats(after, True)}
     found = [one for one in judged("tian2021", changed, "full") if one.exhibit == "tian2021/fig4c"]
-    assert [(one.claim, one.on, one.verdict) for one in found] == [("C12", "6, 0.5", "holds")]
+    assert [(one.claim, one.on, one.verdict) for one in found] == [("C12", "6; 0.5", "holds")]
     assert found[0].findings[0].value == 1
     turned = {**recipes, before: with_cats(before, True), after: with_cats(after, False)}
     (other,) = (one for one in judged("tian2021", turned, "full") if one.exhibit == "tian2021/fig4c")
     assert other.verdict == "does not hold"
+
+
+def test_what_is_there_decides_and_is_named() -> None:
+    """Two of eight methods, three of ten networks: claims over several are decided by these, and say so."""
+    some = planned(narrowed(selected("ahn/fig4"), ("PGD", "TRADES")), "lite")[0]
+    found = {one.exhibit: one for one in judged("ahn", {r: made_up(r) for r in some}, "lite") if one.claim == "C17"}
+    (w,) = found["ahn/fig4"].findings
+    assert w.what == "Kendall's W of 20 superclasses over 2 methods: only PGD, TRADES"
+    assert found["ahn/fig11"].missing == "1 of 4 are among the results, and two are needed"
+
+
+def test_networks_that_stand_for_others_do_not_agree_by_that() -> None:
+    """At scale lite `convnet` stands for VGG-16 and `small` for the rest: one network with several seeds."""
+    rows = ("cifar10 vgg16-bn", "cifar10 resnet18", "cifar10 resnet50", "cifar10 densenet121")
+    some = planned(narrowed(selected("benz2021/fig4"), rows), "lite")[0]
+    (case, _) = (
+        one for one in judged("benz2021", {r: made_up(r) for r in some}, "lite") if one.exhibit == "benz2021/fig4"
+    )
+    (one,) = case.findings
+    assert one.what.startswith("cosine of two models") and "convnet for vgg16-bn, small for resnet18" in one.what
+    alike = planned(narrowed(selected("benz2021/fig4"), rows[1:]), "lite")[0]
+    judgements = judged("benz2021", {r: made_up(r) for r in alike}, "lite")
+    missing = {one.missing for one in judgements if one.exhibit == "benz2021/fig4" and one.on == "cifar10"}
+    assert missing == {"at this scale one network stands for all architectures that are there"}
 
 
 def test_evidence_of_the_made_up_results_is_sound() -> None:

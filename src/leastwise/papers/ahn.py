@@ -114,7 +114,7 @@ EXHIBITS = (
     ),
     Exhibit(
         "ahn/fig2abcd",
-        "chair and fox over the radius of training",
+        "Chair and fox over the radius of training",
         "four panels: clean and robust test accuracy of each, with the clean network",
         tested({"clean": CLEAN} | SWEEP),
         (*OPEN, EPS_GRID),
@@ -122,7 +122,7 @@ EXHIBITS = (
     ),
     Exhibit(
         "ahn/fig2efgh",
-        "chair and fox while training",
+        "Chair and fox while training",
         "four panels: clean and robust training accuracy over the epochs, a line for each eps",
         records({"clean": CLEAN} | SWEEP) | both_radii(1),
         (*OPEN, EPS_GRID, "the radius of training robustness is not said: that of the training; 8/255 beside it"),
@@ -139,7 +139,7 @@ EXHIBITS = (
     ),
     Exhibit(
         "ahn/fig3",
-        "chair and fox while training, by method",
+        "Chair and fox while training, by method",
         "two panels: clean training accuracy over the epochs, a line for each method",
         records(METHODS),
         (*OPEN, *METHOD_SETTINGS),
@@ -209,7 +209,7 @@ PAPER = Paper(
     "ahn",
     "Class-wise Training Dynamics and Fairness in Adversarially Robust Models",
     "Ahn",
-    "manuscript",
+    "Manuscript",
     0,
     EXHIBITS,
     (LAST_STEP,),

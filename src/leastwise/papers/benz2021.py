@@ -182,14 +182,14 @@ EXHIBITS = (
         "Five robust networks on ImageNet",
         "lines of deviation",
         imagenet(ROBUST_IMAGENET, "robust-l2-3.0"),
-        ("which five of the released networks (Salman et al. 2020) is not said: see the roles",),
+        ("which five of the released networks (Salman et al. 2020) is not said: those that are named here",),
     ),
     Exhibit(
         "benz2021/fig11",
         "How alike the five robust networks are",
         "model × model matrix of cosines",
         imagenet(ROBUST_IMAGENET, "robust-l2-3.0"),
-        ("which five of the released networks (Salman et al. 2020) is not said: see the roles",),
+        ("which five of the released networks (Salman et al. 2020) is not said: those that are named here",),
         ("C3", "C5"),
     ),
     Exhibit(

@@ -101,7 +101,7 @@ EXHIBITS = (
     Exhibit(
         "tradeoff2022/fig3",
         "Adversarial training of one class: car, cat",
-        "2×2: class errors above, two-dimensional features below",
+        "2×2: class errors beside two-dimensional features",
         {name: measured(single(c), *FIGURE, features=True) for name, c in (("car", CAR), ("cat", CAT))},
         (BN, TEST_STEP, TWO_D),
     ),
@@ -242,7 +242,7 @@ EXHIBITS = (
     Exhibit(
         "tradeoff2022/fig8",
         "Adversarial training of one class: the other eight",
-        "eight panels: class errors above, two-dimensional features below",
+        "eight pairs of panels: class errors beside two-dimensional features",
         {f"single {c}": measured(single(c), *FIGURE, features=True) for c in OTHERS},
         (BN, TEST_STEP, TWO_D),
     ),
@@ -259,8 +259,8 @@ EXHIBITS = (
 PAPER = Paper(
     "tradeoff2022",
     "Understanding the robustness-accuracy tradeoff by rethinking robust fairness",
-    "anonymous",
-    "submitted to ICLR 2022",
+    "Anonymous",
+    "Submitted to ICLR 2022",
     0,
     EXHIBITS,
     (LAST_STEP,),

@@ -15,6 +15,7 @@ Spec = dict[str, Any]
 ROW = 22  # pixels of a bar and the space below it
 FINE = 16  # the same in long lists
 MARK = " ◂"
+NUMBERS = ".4~g"  # of ticks: without digits of its own, d3 writes 0.12 as 0.1 beside steps of 0.02
 
 CONFIG: Spec = {
     "background": None,
@@ -72,7 +73,7 @@ def finished(layers: Sequence[alt.Chart], values: Sequence[Spec], height: int, a
 
 def classes(names: Sequence[str], step: int) -> alt.Y:
     """The rows of a list, in the order given; the gap of a shortened list keeps its place."""
-    axis = alt.Axis(title=None, labelLimit=180, labelFontSize=11 if step < ROW else 12, labelOverlap=False, grid=False)
+    axis = alt.Axis(title=None, labelLimit=215, labelFontSize=11 if step < ROW else 12, labelOverlap=False, grid=False)
     return alt.Y("name:N", sort=list(names), scale=alt.Scale(domain=list(names)), axis=axis)
 
 
@@ -220,6 +221,13 @@ def curves(lines: Sequence[Line], norm: str, about: str) -> Spec:
     return class_lines(scaled, title, "eps × 255" if pixels else "eps", about)
 
 
+def whole(steps: Sequence[float], most: int = 8) -> list[int]:
+    """Ticks at whole numbers from 1, such as epochs: every one, or every second, fifth, tenth …"""
+    last = int(max(steps, default=1))
+    apart = next(n for n in (1, 2, 5, 10, 20, 25, 50, 100, last) if last <= most * n)
+    return list(range(apart, last + 1, apart))
+
+
 def class_lines(lines: Sequence[Line], title: str, short: str, about: str, band: bool = False) -> Spec:
     """Accuracy of classes over some number; `band` shades what lies between the best and the worst of them."""
     values = [
@@ -237,7 +245,8 @@ def class_lines(lines: Sequence[Line], title: str, short: str, about: str, band:
     shape = alt.Shape(
         "kind:N", scale=alt.Scale(domain=kinds, range=["circle", "diamond", "square", "cross"]), legend=None
     )
-    axis = alt.Axis(title=title, grid=False, tickCount=6, format="~r", tickMinStep=1 if short == "epoch" else 0)
+    ticks: Spec = {"values": whole(lines[0].eps)} if short == "epoch" and lines else {"tickCount": 6}
+    axis = alt.Axis(title=title, grid=False, format=NUMBERS, **ticks)
     x = alt.X("eps:Q", scale=alt.Scale(nice=False), axis=axis)
     y = alt.Y(
         "value:Q", scale=alt.Scale(domain=[0, 100]), axis=alt.Axis(title="accuracy in %", values=[0, 25, 50, 75, 100])

@@ -68,6 +68,9 @@ def sentences(made: Made) -> list[str]:
             f"Classes that are confused with each other agree with the superclasses by {signed(agreement)} (adjusted "
             "Rand index: 1 the same, 0 as by chance)."
         )
+        if len(names) <= LARGEST:
+            parts = "; ".join(", ".join(part) for part in made["communities"]["found"] if len(part) > 1)
+            said.append(f"They are: {parts}." if parts else "No two classes belong together more than others.")
     for name, r in made["predicts"].items():
         if r["rho"] is not None:
             interval = f"[{signed(r['low'])}, {signed(r['high'])}]"

@@ -74,7 +74,9 @@ def heat(
         "name:N",
         sort=list(rows),
         scale=alt.Scale(domain=list(rows)),
-        axis=alt.Axis(title=None, grid=False, labels=named, labelLimit=180, labelOverlap=False, labelFontSize=letters),
+        axis=alt.Axis(
+            title=look.down or None, grid=False, labels=named, labelLimit=180, labelOverlap=False, labelFontSize=letters
+        ),
     )
     tip = [
         alt.Tooltip("name:N", title=look.down),
@@ -99,6 +101,6 @@ def heat(
     if 0 < len(firsts) <= size // 3:
         lines = alt.Chart(alt.InlineData(values=[{"name": name} for name in firsts]))
         rule = lines.mark_rule(color="var(--muted)", strokeWidth=1 if step > 8 else 0.5)
-        layers.append(rule.encode(y=alt.Y("name:N", sort=list(rows), bandPosition=0)))
+        layers.append(rule.encode(y=alt.Y("name:N", sort=list(rows), bandPosition=0, title=look.down or None)))
         layers.append(rule.encode(x=alt.X("name:N", sort=list(columns), bandPosition=0, title=look.across)))
     return finished(layers, values, step * len(rows), about)

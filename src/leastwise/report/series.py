@@ -9,11 +9,12 @@ from typing import Any
 
 import altair as alt
 
-from leastwise.report.charts import Spec, finished
+from leastwise.report.charts import NUMBERS, Spec, finished, whole
 
 COLOURS = [f"var(--s{n})" for n in range(1, 11)]
 SHAPES = ["circle", "square", "diamond", "triangle-up", "cross", "triangle-down"]
 DASHES: list[list[int]] = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3]]
+FEW = 8  # places on an axis that all get a tick
 TICKS = 24  # more categories than this are numbered instead of named
 
 
@@ -24,6 +25,7 @@ class Series:
     name: str
     y: tuple[float | None, ...]
     x: tuple[float, ...] = ()
+    style: tuple[int, int] | None = None  # number of its colour and of its dashes, where they mean something
 
 
 @dataclass(frozen=True)
@@ -46,19 +48,22 @@ def legend(names: Sequence[str]) -> alt.Legend | None:
         return None
     longest = max(map(len, names))
     columns = 4 if longest < 10 else 3 if longest < 16 else 2 if longest < 26 else 1
+    if columns > 2 and len(names) % columns == 1 and len(names) % (columns - 1) == 0:
+        columns -= 1  # two rows of two instead of three and one
     return alt.Legend(title=None, orient="bottom", columns=columns, labelLimit=320, symbolSize=70)
 
 
-def told_apart(names: Sequence[str]) -> dict[str, Any]:
+def told_apart(names: Sequence[str], styles: Sequence[tuple[int, int] | None] = ()) -> dict[str, Any]:
     """Colour, dash and shape of each series; one legend for all three."""
     count, shown = len(names), legend(names)
     if shown is None:
         return {"color": alt.value(COLOURS[0]), "shape": alt.value(SHAPES[0]), "strokeDash": alt.value([1, 0])}
     domain = list(names)
+    given = [style or (i, i // 2) for i, style in enumerate(styles or [None] * count)]
     every: dict[str, list[Any]] = {
-        "color": [COLOURS[i % len(COLOURS)] for i in range(count)],
-        "shape": [SHAPES[i % len(SHAPES)] for i in range(count)],
-        "strokeDash": [DASHES[(i // 2) % len(DASHES)] for i in range(count)],
+        "color": [COLOURS[colour % len(COLOURS)] for colour, _ in given],
+        "shape": [SHAPES[colour % len(SHAPES)] for colour, _ in given],
+        "strokeDash": [DASHES[dash % len(DASHES)] for _, dash in given],
     }
     channels = {"color": alt.Color, "shape": alt.Shape, "strokeDash": alt.StrokeDash}
     return {
@@ -73,7 +78,7 @@ def y_axis(axes: Axes, field: str = "value:Q") -> alt.Y:
         scale["domainMin"] = axes.lowest
     if axes.highest is not None:
         scale["domainMax"] = axes.highest
-    return alt.Y(field, scale=alt.Scale(**scale), axis=alt.Axis(title=axes.up, tickCount=5, format="~r"))
+    return alt.Y(field, scale=alt.Scale(**scale), axis=alt.Axis(title=axes.up, tickCount=5, format=NUMBERS))
 
 
 def category_axis(categories: Sequence[str], title: str) -> alt.X:
@@ -111,6 +116,14 @@ def rows_of(series: Sequence[Series], categories: Sequence[str]) -> list[Spec]:
     return made
 
 
+def ticks_at(series: Sequence[Series]) -> dict[str, Any]:
+    """Where there are points, if they are few; at whole numbers, if they are."""
+    places = sorted({x for one in series for x in one.x})
+    if 0 < len(places) <= FEW:
+        return {"values": places}
+    return {"values": whole(places)} if all(x == int(x) for x in places) else {}
+
+
 def lines(series: Sequence[Series], axes: Axes, about: str, categories: Sequence[str] = (), height: int = 240) -> Spec:
     """A line per series over numbers, or over categories."""
     if categories:
@@ -119,9 +132,9 @@ def lines(series: Sequence[Series], axes: Axes, about: str, categories: Sequence
         x = alt.X(
             "at:Q",
             scale=alt.Scale(nice=False, zero=False),
-            axis=alt.Axis(title=axes.across, grid=False, tickMinStep=1, format="~r"),
+            axis=alt.Axis(title=axes.across, grid=False, format=NUMBERS, **ticks_at(series)),
         )
-    apart = told_apart([one.name for one in series])
+    apart = told_apart([one.name for one in series], [one.style for one in series])
     tip = [
         alt.Tooltip("series:N", title="series"),
         alt.Tooltip("at:N", title=axes.across),
@@ -175,7 +188,7 @@ def points(given: Sequence[Point], axes: Axes, about: str, height: int = 300, si
 
     def axis(field: str, title: str, channel: Any) -> Any:
         scale = alt.Scale(zero=False, nice=True, padding=8)
-        return channel(field, scale=scale, axis=alt.Axis(title=title, grid=False, tickCount=5, format="~r"))
+        return channel(field, scale=scale, axis=alt.Axis(title=title, grid=False, tickCount=5, format=NUMBERS))
 
     base = alt.Chart().encode(x=axis("x:Q", axes.across, alt.X), y=axis("y:Q", axes.up, alt.Y))
     mark = base.mark_point(filled=True, size=size, opacity=0.75).encode(

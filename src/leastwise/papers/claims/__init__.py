@@ -27,7 +27,7 @@ CLAIMS: dict[str, Claim] = {
         Claim(
             "C3",
             (BENZ,),
-            "Architectures and optimisers find the same classes hard.",
+            "Architectures, optimisers and kinds of features find the same classes hard.",
             "cosines of deviations, permutation null",
             (agreement.profiles_agree,),
         ),

@@ -40,7 +40,8 @@ def profiles_agree(accuracy: Profiles, seed: int = 0) -> tuple[Finding, ...]:
     found = mean_agreement(accuracy, seed=seed)
     hardest = float(holm(p).max())
     verdict: Verdict = "holds" if hardest <= 1 - CONFIDENCE else "does not hold" if found.high < 0 else "undecided"
-    return (Finding(f"mean cosine of {len(p)} pairs of models", found.value, found.low, found.high, verdict, hardest),)
+    what = f"mean cosine of {len(accuracy)} models ({len(p)} pairs)" if len(p) > 1 else "cosine of two models"
+    return (Finding(what, found.value, found.low, found.high, verdict, hardest),)
 
 
 def robust_agree_more(standard: Profiles, robust: Float[np.ndarray, "others k"], seed: int = 0) -> tuple[Finding, ...]:
@@ -53,7 +54,7 @@ def confusions_are_mutual_and_near(evidence: Evidence, condition: str, groups: G
     """C6: symmetry of the confusions, and their share inside superclasses against mistakes that fall anywhere."""
     matrix = confusion(evidence, condition)
     mutual = symmetry(matrix)
-    low, high = symmetry_bounds(matrix)
+    low, high = symmetry_bounds(matrix, mutual.score)
     sure = mutual.p <= 1 - CONFIDENCE and low > 0
     verdict: Verdict = "holds" if sure else "does not hold" if high < 0 else "undecided"
     found = [Finding(f"symmetry of confusions under {condition}", mutual.score, low, high, verdict, mutual.p)]
@@ -61,18 +62,22 @@ def confusions_are_mutual_and_near(evidence: Evidence, condition: str, groups: G
     if groups:
         near = inside_groups(matrix, groups)
         least, most = exact(np.array([near.inside]), np.array([near.mistakes]))
-        what = f"share of confusions inside superclasses (by chance {near.expected:.3f})"
-        found.append(above(what, near.share, float(least[0]), float(most[0]), threshold=near.expected))
+        what = f"share of confusions inside superclasses (by chance {100 * near.expected:.1f} %)"
+        found.append(above(what, near.share, float(least[0]), float(most[0]), threshold=near.expected, unit="%"))
     return tuple(found)
 
 
-def symmetry_bounds(matrix: Matrix, seed: int = 0) -> tuple[float, float]:
-    """Percentiles of the symmetry score over images drawn again: each row a multinomial of its own shares."""
+def symmetry_bounds(matrix: Matrix, score: float, seed: int = 0) -> tuple[float, float]:
+    """Of the symmetry score over images drawn again, each row a multinomial of its own shares.
+
+    The wider of the percentile and the basic interval: draws of few mistakes are biased towards 0.
+    """
     rng = np.random.default_rng(seed)
     n = matrix.sum(1)
     shares = matrix / np.maximum(n, 1)[:, None]
     scores = np.array([symmetry(rng.multinomial(n, shares), shuffles=0).score for _ in range(MATRIX_DRAWS)])
-    return percentiles(scores[~np.isnan(scores)])
+    low, high = percentiles(scores[~np.isnan(scores)])
+    return min(low, 2 * score - high), max(high, 2 * score - low)
 
 
 def convergence_predicts(train: Sequence[Tally], robustness: PerClass) -> tuple[Finding, ...]:
@@ -99,7 +104,16 @@ def same_hard_groups(
     null = kendall_w(rng.permuted(np.broadcast_to(table, (SHUFFLES, *table.shape)), axis=-1))
     p = (1 + int((null >= value - 1e-12).sum())) / (1 + SHUFFLES)
     verdict: Verdict = "holds" if p <= 1 - CONFIDENCE else "does not hold" if high < LITTLE else "undecided"
-    return (Finding(f"Kendall's W of {len(members)} superclasses", value, low, min(1.0, high), verdict, p),)
+    return (
+        Finding(
+            f"Kendall's W of {len(members)} superclasses over {len(methods)} methods",
+            value,
+            low,
+            min(1.0, high),
+            verdict,
+            p,
+        ),
+    )
 
 
 def kendall_w(scores: Float[np.ndarray, "... m g"]) -> Float[np.ndarray, "..."]:

@@ -1,6 +1,7 @@
 """Claims about attacks and what they meet: C7 to C13."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from scipy.special import ndtri
@@ -32,14 +33,21 @@ def gains_on_weak_classes(weaker: tuple[Evidence, str], stronger: tuple[Evidence
 
 
 def temperature_gains_where_smooth(
-    evidence: Evidence, pgd: str, tpgd: str, natural: str = "clean"
+    evidence: Evidence, pgd: str, tpgd: str, natural: str = "clean", member: int | None = None
 ) -> tuple[Finding, ...]:
-    """C9: Temperature-PGD leaves less accuracy than PGD, and the less the smoother a class's confidence."""
-    same = shared((evidence, pgd), (evidence, tpgd))
+    """C9: Temperature-PGD leaves less accuracy than PGD, and the less the smoother a class's confidence.
+
+    `member` is one temperature of a grid: the worst of several attacks image by image would be stronger than PGD even
+    if none of them is.
+    """
+    same, what = shared((evidence, pgd), (evidence, tpgd)), tpgd
+    if member is not None:
+        survived = ((evidence.conditions[tpgd].each >> member) & 1) == 0
+        same, what = replace(same, hits=(same.hits[0], survived)), f"{tpgd}, {evidence.members(tpgd)[member]}"
     a, b = same.accuracies()
     found = rank_correlation(b - a, cvc(evidence, natural))
     return (
-        below(f"accuracy under {tpgd} minus under {pgd}", *change(same, average)),
+        below(f"accuracy under {what} minus under {pgd}", *change(same, average), unit="points"),
         above("rank correlation of that change with CVC", found.rho, found.low, found.high, p=found.p),
     )
 
@@ -74,16 +82,18 @@ def homing_is_common_and_pairwise(
     gain = homing_gain(full, without, condition)
     homed = np.nan_to_num(homing(full, without, condition).homed).astype(np.int64)
     homed = homed[homed.sum(1) > 0]
-    coming = above("coming home minus coming right without another class", gain.value, gain.low, gain.high)
+    coming = above(
+        "coming home minus coming right without another class", gain.value, gain.low, gain.high, unit="points"
+    )
     if not len(homed):
         nan = float("nan")
-        return coming, above("share of the main confound class", nan, nan, nan)
+        return coming, above("share of the main confound class", nan, nan, nan, unit="%")
     rng = np.random.default_rng(0)
     anywhere = np.full(full.k - 1, 1 / (full.k - 1))
     even = float(np.mean([largest_share(rng.multinomial(n, anywhere, DRAWS)).mean() for n in homed.sum(1)]))
     drawn = np.mean([largest_share(rng.multinomial(row.sum(), row / row.sum(), DRAWS)) for row in homed], axis=0)
-    what = f"share of the main confound class (even: {even:.3f})"
-    return coming, above(what, float(largest_share(homed).mean()), *percentiles(drawn), threshold=even)
+    what = f"share of the main confound class (even: {100 * even:.1f} %)"
+    return coming, above(what, float(largest_share(homed).mean()), *percentiles(drawn), threshold=even, unit="%")
 
 
 def largest_share(counts: "np.ndarray") -> "np.ndarray":
@@ -95,7 +105,8 @@ def class_is_lifted(before: Evidence, after: Evidence, condition: str, cls: int)
     same = shared((before, condition), (after, condition))
     rows = same.labels == cls
     found = paired(same.hits[0][rows], same.hits[1][rows])
-    return (above(f"{before.names[cls]} under {condition}", found.difference, found.low, found.high, p=found.p),)
+    what = f"change of {before.names[cls]} under {condition}"
+    return (above(what, found.difference, found.low, found.high, p=found.p, unit="points"),)
 
 
 def backgrounds_drive_adversarial_confusion(
@@ -103,12 +114,13 @@ def backgrounds_drive_adversarial_confusion(
 ) -> tuple[Finding, ...]:
     """C13: share of confusions inside a colour group under attack minus without one; Newcombe's interval (1998)."""
     groups = groups or evidence.groups
+    what = "share of confusions inside colours, attacked minus natural"
     a, b = (inside_groups(confusion(evidence, condition), groups) for condition in (natural, attacked))
     if not (a.mistakes and b.mistakes):
         nan = float("nan")
-        return (above("share of confusions inside colours, attacked minus natural", nan, nan, nan),)
+        return (above(what, nan, nan, nan, unit="points"),)
     (p_low, q_low), (p_high, q_high) = wilson(np.array([a.inside, b.inside]), np.array([a.mistakes, b.mistakes]))
     p, q = a.share, b.share
     low = (q - p) - float(np.hypot(q - q_low, p_high - p))
     high = (q - p) + float(np.hypot(q_high - q, p - p_low))
-    return (above("share of confusions inside colours, attacked minus natural", q - p, low, high),)
+    return (above(what, q - p, low, high, unit="points"),)

@@ -32,6 +32,7 @@ class Finding:
     high: float
     verdict: Verdict
     p: float | None = None
+    unit: str = ""  # that a reader wants: the value itself is a share where this is %, points or %²
 
 
 @dataclass(frozen=True)
@@ -43,15 +44,19 @@ class Claim:
     tests: tuple[Callable[..., tuple[Finding, ...]], ...]
 
 
-def above(what: str, value: float, low: float, high: float, threshold: float = 0.0, p: float | None = None) -> Finding:
+def above(
+    what: str, value: float, low: float, high: float, threshold: float = 0.0, p: float | None = None, unit: str = ""
+) -> Finding:
     """Claims more than a threshold: decided only if the whole interval is on one side of it."""
     verdict: Verdict = "holds" if low > threshold else "does not hold" if high < threshold else "undecided"
-    return Finding(what, value, low, high, verdict, p)
+    return Finding(what, value, low, high, verdict, p, unit)
 
 
-def below(what: str, value: float, low: float, high: float, threshold: float = 0.0, p: float | None = None) -> Finding:
+def below(
+    what: str, value: float, low: float, high: float, threshold: float = 0.0, p: float | None = None, unit: str = ""
+) -> Finding:
     verdict: Verdict = "holds" if high < threshold else "does not hold" if low > threshold else "undecided"
-    return Finding(what, value, low, high, verdict, p)
+    return Finding(what, value, low, high, verdict, p, unit)
 
 
 def together(findings: Sequence[Finding]) -> Verdict:

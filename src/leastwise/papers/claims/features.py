@@ -16,7 +16,7 @@ def most_classes(what: str, rises: "np.ndarray") -> Finding:
     n, so = len(rises), int(rises.sum())
     low, high = exact(np.array([so]), np.array([n]))
     p = min(1.0, 2 * float(bdtrc(max(so, n - so) - 1, n, 0.5)))
-    return above(what, so / n if n else float("nan"), float(low[0]), float(high[0]), threshold=0.5, p=p)
+    return above(what, so / n if n else float("nan"), float(low[0]), float(high[0]), threshold=0.5, p=p, unit="%")
 
 
 def similarity_rises_and_variance_falls(
@@ -27,8 +27,8 @@ def similarity_rises_and_variance_falls(
     Variances of two networks are compared as they are, as the paper does, although their scale is the network's own.
     """
     return (
-        most_classes("classes whose similarity rises", changes(*similarity) > 0),
-        most_classes("classes whose variance falls", changes(*variance) < 0),
+        most_classes("share of classes whose similarity rises", changes(*similarity) > 0),
+        most_classes("share of classes whose variance falls", changes(*variance) < 0),
     )
 
 
@@ -47,9 +47,13 @@ def smoothing_helps(
 ) -> tuple[Finding, ...]:
     """C20: (without, with) smoothing or entropy: similarity and variance fall, the worst class rises."""
     return (
-        most_classes("classes whose similarity falls", changes(*similarity) < 0),
-        most_classes("classes whose variance falls", changes(*variance) < 0),
-        above(f"worst class under {condition}", *change(shared((base, condition), (smoothed, condition)), worst)),
+        most_classes("share of classes whose similarity falls", changes(*similarity) < 0),
+        most_classes("share of classes whose variance falls", changes(*variance) < 0),
+        above(
+            f"change of the worst class under {condition}",
+            *change(shared((base, condition), (smoothed, condition)), worst),
+            unit="points",
+        ),
     )
 
 
@@ -60,7 +64,9 @@ def entropy_is_higher(base: Evidence, other: Evidence, condition: str) -> tuple[
         raise ValueError("the audits share fewer than two images: audit both on the same data")
     d = other.conditions[condition].entropy[there].astype(np.float64) - base.conditions[condition].entropy[at]
     mean, half = float(d.mean()), float(ndtri((1 + CONFIDENCE) / 2)) * float(d.std(ddof=1)) / np.sqrt(len(d))
-    return (above(f"difference of entropy under {condition}", mean, mean - float(half), mean + float(half)),)
+    return (
+        above(f"difference of entropy under {condition}", mean, mean - float(half), mean + float(half), unit="nats"),
+    )
 
 
 def allows_a_larger_weight(

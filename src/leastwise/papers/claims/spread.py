@@ -25,20 +25,26 @@ from leastwise.papers.claims.base import (
 from leastwise.statistics import CONFIDENCE, homogeneity, probability_worst, spread
 from leastwise.statistics.spread import variance_bounds
 
+NAN = float("nan")
 ALIKE = 0.01  # a standard deviation over classes below one point counts as none
 SMALL_COST = 0.05  # the paper's own were 1.8, 3.9 and 8.6 points
 ALMOST_HALF = 0.4
 FLAT = 0.01  # a gain of less than a point is none
+PER_RADIUS = "points per 1/255 of eps"
 
 
 def classes_differ(evidence: Evidence, condition: str) -> tuple[Finding, ...]:
-    """C1: standard deviation over classes without sampling noise, and a test of equal accuracy."""
+    """C1: standard deviation over classes without sampling noise, and a test of equal accuracy.
+
+    Where an attack leaves (almost) nothing to differ in, such as PGD of a standard network, nothing is decided.
+    """
     correct, n = counts(evidence, condition)
     low, high = (float(np.sqrt(v)) for v in variance_bounds(correct, n))
     p = homogeneity(correct, n)
-    verdict: Verdict = "holds" if p <= 1 - CONFIDENCE and low > 0 else "does not hold" if high < ALIKE else "undecided"
+    alike = high < ALIKE and correct.sum() >= ALIKE * n.sum()
+    verdict: Verdict = "holds" if p <= 1 - CONFIDENCE and low > 0 else "does not hold" if alike else "undecided"
     what = f"deviation over classes under {condition}, without noise"
-    return (Finding(what, spread(correct, n).sd, low, high, verdict, p),)
+    return (Finding(what, spread(correct, n).sd, low, high, verdict, p, "points"),)
 
 
 def spread_widens(before: tuple[Evidence, str], after: tuple[Evidence, str]) -> tuple[Finding, ...]:
@@ -50,13 +56,13 @@ def spread_widens(before: tuple[Evidence, str], after: tuple[Evidence, str]) -> 
     difference = b.debiased - a.debiased
     half = float(ndtri((1 + CONFIDENCE) / 2)) * float(np.hypot(a.error, b.error))
     return (
-        above("difference of CV, without noise", difference, difference - half, difference + half),
-        above("difference of MCD", *change(shared(before, after), gap)),
+        above("difference of CV, without noise", difference, difference - half, difference + half, unit="%²"),
+        above("difference of MCD", *change(shared(before, after), gap), unit="points"),
     )
 
 
 def radius_trends(models: Mapping[float, Evidence], clean: str, robust: str, saturates: float) -> tuple[Finding, ...]:
-    """C14: slopes over the radius of training (per unit of eps), and what larger radii than `saturates` add."""
+    """C14: slopes over the radius of training, in 1/255, and what larger radii than `saturates` add."""
     radii = np.array(sorted(models))
     if saturates not in models or not (radii > saturates).any():
         raise ValueError(f"a saturation at {saturates:g} needs a model trained there and one beyond: add them")
@@ -74,10 +80,20 @@ def radius_trends(models: Mapping[float, Evidence], clean: str, robust: str, sat
         return np.asarray(over[..., radii > saturates].mean(-1) - over[..., radii == saturates].mean(-1))
 
     return (
-        below("slope of clean accuracy", *combined(natural, lambda a, n: slope(average(a, n)))),
-        above("slope of the deviation of clean accuracy", *combined(natural, lambda a, n: slope(deviation(a, n)))),
-        above("slope of the deviation of robustness", *combined(attacked, lambda a, n: slope(deviation(a, n)))),
-        below("robustness gained beyond", *combined(attacked, gain), threshold=FLAT),
+        below("slope of clean accuracy", *combined(natural, lambda a, n: slope(average(a, n))), unit=PER_RADIUS),
+        above(
+            "slope of the deviation of clean accuracy",
+            *combined(natural, lambda a, n: slope(deviation(a, n))),
+            unit=PER_RADIUS,
+        ),
+        above(
+            "slope of the deviation of robustness",
+            *combined(attacked, lambda a, n: slope(deviation(a, n))),
+            unit=PER_RADIUS,
+        ),
+        below(
+            f"robustness gained beyond eps {saturates:g}/255", *combined(attacked, gain), threshold=FLAT, unit="points"
+        ),
     )
 
 
@@ -85,9 +101,9 @@ def average_for_spread(base: Evidence, fair: Evidence, condition: str) -> tuple[
     """C15: paired differences of average, worst class and deviation; the average is said to fall."""
     same = shared((base, condition), (fair, condition))
     return (
-        below(f"average under {condition}", *change(same, average)),
-        above(f"worst class under {condition}", *change(same, worst)),
-        below(f"deviation under {condition}", *change(same, deviation)),
+        below(f"change of the average under {condition}", *change(same, average), unit="points"),
+        above(f"change of the worst class under {condition}", *change(same, worst), unit="points"),
+        below(f"change of the deviation under {condition}", *change(same, deviation), unit="points"),
     )
 
 
@@ -99,15 +115,17 @@ def few_classes_carry_the_drop(
     before, after = same.hits
     found = joint_share(before, after, same.labels, same.k, classes)
     names = " and ".join(standard.names[c] for c in classes)
-    return (above(f"share of {names} in the fall", found.value, found.low, found.high, threshold=ALMOST_HALF),)
+    return (
+        above(f"share of {names} in the fall", found.value, found.low, found.high, threshold=ALMOST_HALF, unit="%"),
+    )
 
 
 def fair_weights_narrow(base: Evidence, fair: Evidence, condition: str) -> tuple[Finding, ...]:
     """C23: the deviation falls, and the average by less than five points."""
     same = shared((base, condition), (fair, condition))
     return (
-        below(f"deviation under {condition}", *change(same, deviation)),
-        above(f"average under {condition}", *change(same, average), threshold=-SMALL_COST),
+        below(f"change of the deviation under {condition}", *change(same, deviation), unit="points"),
+        above(f"change of the average under {condition}", *change(same, average), threshold=-SMALL_COST, unit="points"),
     )
 
 
@@ -122,6 +140,6 @@ def weakest_class_changes(evidence: Evidence, base: str, conditions: Sequence[st
             "holds" if differs >= CONFIDENCE else "does not hold" if differs <= 1 - CONFIDENCE else "undecided"
         )
         found.append(
-            Finding(f"chance that the worst class under {condition} is another", differs, differs, differs, verdict)
+            Finding(f"chance that the worst class under {condition} is another", differs, NAN, NAN, verdict, unit="%")
         )
     return tuple(found)

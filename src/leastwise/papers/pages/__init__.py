@@ -13,7 +13,7 @@ from leastwise.papers.pages.drawn import Drawn, numbers
 from leastwise.papers.pages.given import Given
 from leastwise.papers.pages.sheets import Sheet, as_csv, as_latex, as_rows, sheet
 from leastwise.papers.recipes import Absent, Recipe
-from leastwise.papers.reported import footnotes
+from leastwise.papers.reported import elsewhere, footnotes
 from leastwise.papers.scales import SCALES
 from leastwise.papers.verdicts import Results, View, judged
 from leastwise.report.export import csv_text
@@ -54,7 +54,8 @@ def write(
     made = {one.id: draw(given[one.id]) for one in exhibits}
     tables = {one.id: sheet(one.id, scale, made[one.id].ours) for one in exhibits}
     found = claims.rows(judged(paper.id, results, scale), exhibits, scale, given)
-    files = {PAGE: page(paper, exhibits, scale, made, tables, found)}
+    there = {one.id: how_much(given[one.id].view) for one in exhibits}
+    files = {PAGE: page(paper, exhibits, scale, made, tables, found, there)}
     for one in exhibits:
         name = one.id.partition("/")[2]
         table = tables[one.id]
@@ -96,10 +97,13 @@ def page(
     made: Mapping[str, Drawn],
     tables: Mapping[str, Sheet | None],
     found: tuple[claims.Row, ...],
+    there: Mapping[str, str],
 ) -> str:
     specs: list[Any] = []
     exports: list[dict[str, str]] = []
-    shown = [exhibit(one, scale, made[one.id], tables[one.id], specs, exports) for one in exhibits]
+    shown = [
+        exhibit(one, scale, made[one.id], tables[one.id], specs, exports) | {"there": there[one.id]} for one in exhibits
+    ]
     if found:
         exports.append({"csv": claims.as_csv(found), "latex": claims.as_latex(found)})
     words = {
@@ -108,9 +112,13 @@ def page(
         "scale": scale,
         "caveat": CAVEATS[scale],
         "about": SCALES[scale].about,
-        "numbering": "from 0" if paper.first_class == 0 else f"from {paper.first_class}",
+        "numbering": "named" if paper.id == "ahn" else f"numbered from {paper.first_class}",
         "exhibits": shown,
+        "elsewhere": elsewhere(paper.id),
         "claims": found,
+        "measured": [row for row in found if row.finding is not None],
+        "unmeasured": [row for row in found if row.finding is None],
+        "summary": () if scale == "smoke" else claims.summary(found),
         "claims_export": len(exports) - 1,
         "smoke": claims.SMOKE if scale == "smoke" else "",
     }
@@ -132,13 +140,18 @@ def exhibit(
         "wide": placed(made.wide, specs),
         "images": made.images,
         "notes": made.notes,
-        "table": None if table is None else {"columns": table.columns, "rows": as_rows(table)},
+        "table": None if table is None else {"columns": headed(table), "rows": as_rows(table)},
+        "pairs": made.pairs,
         "export": len(exports) - 1,
         "assumed": one.assumed,
         "errata": footnotes(one.id),
         "claims": one.claims,
         "stands_in": bool(one.classes) and scale == "smoke",
     }
+
+
+def headed(table: Sheet) -> list[dict[str, str]]:
+    return [{"name": column, "unit": table.unit(column)} for column in table.columns]
 
 
 def heading(exhibit_id: str) -> str:
@@ -148,6 +161,17 @@ def heading(exhibit_id: str) -> str:
     if found is None:
         return name.capitalize()
     return f"{'Table' if found[1] == 'table' else 'Fig.'} {found[2]}{found[3]}"
+
+
+def how_much(view: View) -> str:
+    """What of an exhibit is there, unless it is all."""
+    offered = {role: [part for part in parts if not isinstance(part, Absent)] for role, parts in view.offered.items()}
+    whole = sum(bool(parts) and all(part in view.results for part in parts) for parts in offered.values())
+    begun = sum(any(part in view.results for part in parts) for parts in offered.values())
+    if whole == len(offered):
+        return ""
+    part = f", {begun - whole} in part" if begun > whole else ""
+    return f"Of {len(offered)} rows {whole} {'is' if whole == 1 else 'are'} there{part}."
 
 
 def basis(one: Exhibit, scale: str) -> str:

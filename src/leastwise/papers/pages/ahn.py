@@ -11,7 +11,7 @@ from leastwise.papers.ahn import CHAIR, FOX, GRID
 from leastwise.papers.claims.base import Same, shared
 from leastwise.papers.pages import values
 from leastwise.papers.pages.drawn import Drawn
-from leastwise.papers.pages.figures import ranked_groups
+from leastwise.papers.pages.figures import ranked_groups, under
 from leastwise.papers.pages.given import Given, Ours, Triple, Value, available, tried
 from leastwise.papers.verdicts.view import Missing
 from leastwise.report.figures import Figure
@@ -103,7 +103,7 @@ def class_sweep(given: Given, c: int) -> tuple[Figure, ...]:
 def over_radius(given: Given) -> Drawn:
     _, notes = available(given, given.roles, "pgd")
     classes = dict.fromkeys(given.cls(c) for c in given.view.exhibit.classes)
-    return Drawn(panels=tuple(figure for c in classes for figure in class_sweep(given, c)), notes=notes)
+    return Drawn(panels=tuple(figure for c in classes for figure in class_sweep(given, c)), notes=notes, pairs=True)
 
 
 def fig2abcd(given: Given) -> Drawn:
@@ -162,15 +162,27 @@ def while_training(given: Given, kinds: Sequence[str]) -> Drawn:
     for c in dict.fromkeys(given.cls(c) for c in given.view.exhibit.classes):
         for what in kinds:
             series = [
-                Series(role, column(tallies, c), tuple(float(e) for e in range(1, len(tallies) + 1)))
+                Series(role, column(tallies, c), tuple(float(e) for e in range(1, len(tallies) + 1)), style(role))
                 for (role, kind), tallies in curves.items()
                 if kind == what  # of a training without attack a robust line is empty, and keeps the others' colours
             ]
             if any(one.x for one in series):
                 title = f"{class_name(given, c)}, {what} training accuracy"
                 axes = Axes("epoch", "accuracy in %", 0.0, 100.0)
-                panels.append(Figure(title, "", lines(series, axes, f"{title} over the epochs.", height=280)))
-    return Drawn(panels=tuple(panels), notes=notes)
+                told = STYLES if any(one.style for one in series) else ""
+                panels.append(Figure(title, told, lines(series, axes, f"{title} over the epochs.", height=280)))
+    return Drawn(panels=tuple(panels), notes=notes, pairs=len(kinds) > 1)
+
+
+STYLES = "a colour and shape for each eps; PGD solid, TRADES dashed"
+
+
+def style(role: str) -> tuple[int, int] | None:
+    """In a sweep the colour says the radius and the dashes the method."""
+    name, _, eps = role.partition(", eps ")
+    if role == "clean":
+        return len(GRID), 2
+    return (GRID.index(int(eps.removesuffix("/255"))), MAIN.index(name)) if eps else None
 
 
 def column(tallies: Sequence[Tally], c: int) -> tuple[float | None, ...]:
@@ -242,7 +254,10 @@ def fig4(given: Given) -> Drawn:
     }
     if not first.groups:
         return Drawn(ours=ours, notes=(*notes, "The images have no superclasses."))
-    figure = ranked_groups(tallies, first, "Superclasses, mean of all methods", f"{len(audits)} methods")
+    whole = len(audits) == len(given.roles)
+    title = f"Superclasses, mean of {'all' if whole else 'the'} methods{'' if whole else ' that are there'}"
+    told = f"{len(audits)} of {len(given.roles)} methods: {', '.join(audits)}"
+    figure = ranked_groups(tallies, first, title, told)
     return Drawn(wide=(figure,), ours=ours, notes=notes)
 
 
@@ -252,7 +267,9 @@ def rankings(given: Given) -> Drawn:
     for role, (evidence, name) in audits.items():
         if evidence.groups:
             tally = evidence.tally(name)
-            made.append(ranked_groups([tally], evidence, role, f"{100 * tally.overall:.1f} % overall, {name}"))
+            made.append(
+                ranked_groups([tally], evidence, role, f"{100 * tally.overall:.1f} % overall (dashed), {under(name)}")
+            )
         else:
             notes = (*notes, f"The images of {role} have no superclasses.")
     return Drawn(panels=tuple(made), notes=notes)

@@ -1,6 +1,7 @@
 """The exhibits of Benz et al."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from leastwise.papers.pages.figures import (
     deviations_of,
     logit_similarity,
     profile,
+    under,
 )
 from leastwise.papers.pages.given import Given, Ours, Triple, available, tried
 from leastwise.papers.verdicts.view import Audited, Missing
@@ -44,10 +46,14 @@ def two_by_two(given: Given, role: str) -> Drawn:
 
 
 def cosine_of(given: Given, roles: Sequence[str], least: bool = True) -> Ours:
-    audits, notes = available(given, roles)
-    if len(audits) < 2 and notes:
-        return {("", "cosine"): notes[0].removeprefix("Not shown: ").removesuffix(".")}
+    audits, _ = available(given, roles)
+    if len(audits) < 2:
+        reasons = dict.fromkeys(given.why(role, ("clean",)) for role in roles if role not in audits)
+        return {("", "cosine"): f"{len(audits)} of {len(roles)} networks ({'; '.join(reasons)})"}
     return {("", "cosine"): tried(lambda: values.pair_cosine(tuple(audits.values()), least))}
+
+
+SMALLEST = "All pairs: the smallest cosine of two of the networks that are there."
 
 
 def beginning(given: Given, word: str) -> list[str]:
@@ -70,7 +76,7 @@ def fig4(given: Given) -> Drawn:
     for data, title in (("cifar10", "CIFAR-10"), ("cifar100", "CIFAR-100")):
         roles = beginning(given, data)
         made.append(alike(given, roles, title) + Drawn(ours=named(f"{title} all pairs", cosine_of(given, roles))))
-    return together(made)
+    return together(made) + Drawn(notes=(SMALLEST,))
 
 
 def fig5(given: Given) -> Drawn:
@@ -78,11 +84,12 @@ def fig5(given: Given) -> Drawn:
     two = [role for role in full if "wide-resnet50" in role or "resnext50" in role]
     ours = named("ImageNet all pairs", cosine_of(given, full))
     ours |= named("ImageNet Wide-ResNet-ResNeXt", cosine_of(given, two))
-    return alike(given, tiny, "Tiny-ImageNet") + alike(given, full, "ImageNet") + Drawn(ours=ours)
+    return alike(given, tiny, "Tiny-ImageNet") + alike(given, full, "ImageNet") + Drawn(ours=ours, notes=(SMALLEST,))
 
 
 def fig6(given: Given) -> Drawn:
-    return alike(given, given.roles, "CIFAR-10") + Drawn(ours=named("all pairs", cosine_of(given, given.roles)))
+    ours = named("all pairs", cosine_of(given, given.roles))
+    return alike(given, given.roles, "CIFAR-10") + Drawn(ours=ours, notes=(SMALLEST,))
 
 
 def over_epochs(given: Given, titles: Mapping[str, str], begin: str = "clean") -> Drawn:
@@ -131,19 +138,43 @@ def fig13(given: Given) -> Drawn:
     else:
         first, last = "people", "reptiles"
     a, b = list(groups[first]), list(groups[last])
+    told = f"% of the true class, {under(name)}"
     zooms = (
-        block(evidence.names, share, a, a, first, f"under {name}, diagonal empty", SHARES, diagonal=False),
-        block(evidence.names, share, a, b, f"{first} taken for {last}", f"under {name}", SHARES),
+        block(evidence.names, share, a, a, first, f"{told}, diagonal empty", SHARES, diagonal=False),
+        block(evidence.names, share, a, b, f"{first} taken for {last}", told, SHARES),
     )
-    return Drawn(panels=zooms, wide=(whole,), notes=notes)
+    return Drawn(wide=(whole, *zooms), notes=notes)
+
+
+CONSTRUCTIONS = {"matched": "images made by matching features", "targeted_set": "images made by targeted attacks"}
+FEATURES = "NRF: images made with a standard network, of non-robust features; RF: with an adversarially trained one."
 
 
 def fig14(given: Given) -> Drawn:
     made = []
-    for construction in ("matched", "targeted_set"):
-        roles = [role for role in given.roles if role.endswith(construction)]
-        made.append(alike(given, roles, f"made by {construction.replace('_', ' ')}"))
-    return together(made)
+    for construction, title in CONSTRUCTIONS.items():
+        roles = {role: role.partition(",")[0] for role in given.roles if role.endswith(construction)}
+        made.append(alike(given, list(roles), title, called=roles))
+    return together(made) + Drawn(notes=(FEATURES,))
+
+
+FAIR_PANELS = (
+    ("Standard training", "standard", "clean"),
+    ("Adversarial training", "adversarial", "clean"),
+    ("Adversarial training under attack", "adversarial", "pgd"),
+)
+
+
+def with_and_without(given: Given, title: str, role: str, begin: str) -> Drawn:
+    """Deviations of a training and of the same with fair weights."""
+    called = {role: "equal weights", f"{role} fair": "fair weights"}
+    audits, notes = available(given, called, begin)
+    if not audits:
+        return Drawn(notes=notes)
+    named = {called[one]: audited for one, audited in audits.items()}
+    totals = [f"{100 * evidence.tally(name).overall:.1f} % {word}" for word, (evidence, name) in named.items()]
+    told = f"overall {', '.join(totals)}; {under(next(iter(audits.values()))[1])}"
+    return Drawn((replace(deviations_of(given, named, title), title=title, caption=told),), notes=notes)
 
 
 def fig15(given: Given) -> Drawn:
@@ -157,7 +188,6 @@ def fig15(given: Given) -> Drawn:
     }
     cat = given.cls(CAT)
     ours: Ours = {}
-    made = []
     for row, (role, begin) in rows.items():
         for column, of in (
             ("overall", values.overall),
@@ -166,8 +196,7 @@ def fig15(given: Given) -> Drawn:
             ("class SD without noise", values.sd_without_noise),
         ):
             ours[row, column] = values.asked(given, of, role, begin)
-        audits, notes = available(given, [role], begin)
-        made.append(Drawn(tuple(deviation_panel(given, one, row) for one in audits.values()), notes=notes))
+    made = [with_and_without(given, *panel) for panel in FAIR_PANELS]
 
     def gain() -> Triple:
         pair = shared(given.audit("adversarial", "pgd"), given.audit("adversarial fair", "pgd"))
@@ -181,12 +210,12 @@ def table1(given: Given) -> Drawn:
     cat = given.cls(CAT)
     ours: Ours = {}
     for weight in given.roles:
-        ours[weight, "class 4"] = values.asked(given, values.class_accuracy(cat), weight)
-        ours[weight, "overall"] = values.asked(given, values.overall, weight)
+        ours[f"weight {weight}", "class 4"] = values.asked(given, values.class_accuracy(cat), weight)
+        ours[f"weight {weight}", "overall"] = values.asked(given, values.overall, weight)
     return Drawn(ours=ours)
 
 
-UNALIGNED = "the paper gives eight numbers for nine conditions: which belongs to which is not known"
+UNALIGNED = "of which condition is not known"
 
 
 def conditions_of(given: Given, role: str) -> dict[str, Audited]:
@@ -199,7 +228,7 @@ def by_condition(given: Given, role: str, title: str) -> Drawn:
     if not audits:
         return Drawn(notes=(f"Not shown: {title} ({given.why(role)}).",))
     accuracy = np.stack([profile(one) for one in audits.values()])
-    return Drawn(wide=(deviations_of(given, audits, title, "conditions"), cosine_figure(list(audits), accuracy, title)))
+    return Drawn(wide=(deviations_of(given, audits, title, "condition"), cosine_figure(list(audits), accuracy, title)))
 
 
 def fig16(given: Given) -> Drawn:
@@ -227,24 +256,34 @@ def fig16(given: Given) -> Drawn:
     return by_condition(given, "standard", "by condition") + Drawn(ours=ours)
 
 
+TITLES = {
+    "mnist": "MNIST",
+    "svhn": "SVHN",
+    "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+    "tiny-imagenet": "Tiny-ImageNet",
+}
+
+
 def protocol(given: Given) -> Drawn:
-    made = []
+    made = [Drawn(pairs=True)]
     for data in DATA_SETS:
-        roles = [f"{data} standard", f"{data} adversarial"]
+        roles = {f"{data} {kind}": f"{TITLES[data]} {kind}" for kind in ("standard", "adversarial")}
         for what, begin in BOTH:
-            made.append(alike(given, roles, f"{data}, {what}", begin, matrix=begin == "clean"))
-            made.append(over_epochs(given, {role: f"{role}, {what}" for role in roles}, begin))
+            made.append(alike(given, list(roles), f"{TITLES[data]}, {what}", begin, matrix=begin == "clean"))
+            made.append(over_epochs(given, {role: f"{title}, {what}" for role, title in roles.items()}, begin))
     made.append(two_by_two(given, "important class, adversarial"))
     made.append(by_condition(given, "corruptions, adversarial", "adversarially trained, by condition"))
     return together(made)
 
 
 def extras(given: Given) -> Drawn:
-    made = []
-    for what, begin in BOTH:
-        audits, notes = available(given, given.roles, begin)
-        panels = tuple(accuracy_panel(given, one, f"{role}: {what}") for role, one in audits.items())
-        made.append(Drawn(panels=panels, notes=notes))
+    made = [Drawn(pairs=True)]
+    for role in given.roles:
+        for what, begin in BOTH:
+            audits, notes = available(given, [role], begin)
+            panels = tuple(accuracy_panel(given, one, f"{role}: {what}") for one in audits.values())
+            made.append(Drawn(panels=panels, notes=notes))
     clean, _ = available(given, given.roles)
     wide = tuple(logit_similarity(given, one, f"Cosines of mean logits, {role}") for role, one in clean.items())
     return together(made) + Drawn(wide=wide)
@@ -263,7 +302,7 @@ DRAWINGS = {
     "benz2021/fig10": lambda given: alike(given, given.roles, "ImageNet", matrix=False),
     "benz2021/fig11": lambda given: (
         alike(given, given.roles, "ImageNet", bars=False)
-        + Drawn(ours=named("all pairs", cosine_of(given, given.roles)))
+        + Drawn(ours=named("all pairs", cosine_of(given, given.roles)), notes=(SMALLEST,))
     ),
     "benz2021/fig12": fig12,
     "benz2021/fig13": fig13,

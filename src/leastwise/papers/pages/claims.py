@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from leastwise.papers.claims import CLAIMS, Finding
 from leastwise.papers.declare import Exhibit
 from leastwise.papers.pages.given import Given
-from leastwise.papers.pages.sheets import signs
+from leastwise.papers.pages.sheets import plain, signs
 from leastwise.papers.verdicts import Judged
 from leastwise.papers.verdicts.view import Missing
 from leastwise.report.export import csv_text
 
+TIMES = {"%": 100.0, "points": 100.0, "%²": 1e4}  # findings are shares
 SMOKE = "smoke: shows only that everything runs"
+NOT_MEASURED = "not measured"
 HEADER = (
     "claim",
     "statement",
@@ -23,6 +25,7 @@ HEADER = (
     "value",
     "low",
     "high",
+    "unit",
     "p",
     "this number",
     "verdict",
@@ -52,12 +55,49 @@ class Row:
     def number(self) -> str:
         if self.finding is None:
             return ""
-        one = self.finding
-        return f"{short(one.value)} [{short(one.low)}, {short(one.high)}]"
+        value, low, high = shown(self.finding)
+        unit = f" {self.finding.unit}" if self.finding.unit else ""
+        return f"{short(value)}{unit}{'' if math.isnan(low) else f' [{short(low)}, {short(high)}]'}"
+
+
+@dataclass(frozen=True)
+class Short:
+    """What all cases of a claim say together."""
+
+    claim: str
+    statement: str
+    said: str
+
+
+def summary(found: Sequence[Row]) -> tuple[Short, ...]:
+    """How many cases decide each claim, and how."""
+    verdicts: dict[str, dict[tuple[str, str], str]] = {}
+    statements = {row.claim: row.statement for row in found}
+    for row in found:
+        verdicts.setdefault(row.claim, {})[row.exhibit, row.on] = row.verdict
+    return tuple(Short(claim, statements[claim], counted(tuple(of.values()))) for claim, of in verdicts.items())
+
+
+def counted(verdicts: Sequence[str]) -> str:
+    """Such as: holds in 2 of 3 cases, undecided in 1."""
+    order = ("holds", "does not hold", "undecided", NOT_MEASURED)
+    counts = [(one, verdicts.count(one)) for one in order if one in verdicts]
+    (first, n), *rest = counts
+    cases = "case" if len(verdicts) == 1 else "cases"
+    return ", ".join((f"{first} in {n} of {len(verdicts)} {cases}", *(f"{one} in {n}" for one, n in rest)))
+
+
+def shown(one: Finding) -> tuple[float, float, float]:
+    """In the unit of the finding."""
+    times = TIMES.get(one.unit.partition(" ")[0], 1.0)
+    return times * one.value, times * one.low, times * one.high
 
 
 def short(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:.3g}".replace("-", "−")
+    """Three digits; what rounding errors leave of 0 is 0."""
+    if math.isnan(value):
+        return "–"
+    return (f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}" if abs(value) > 1e-9 else "0").replace("-", "−")
 
 
 def rows(judged: Sequence[Judged], exhibits: Sequence[Exhibit], scale: str, given: dict[str, Given]) -> tuple[Row, ...]:
@@ -71,7 +111,8 @@ def rows(judged: Sequence[Judged], exhibits: Sequence[Exhibit], scale: str, give
         verdict = SMOKE if scale == "smoke" else one.verdict
         if not one.findings:
             why = reason(given[one.exhibit], one)
-            found.append(Row(one.claim, said, one.exhibit, one.on, scale, None, verdict, why))
+            lacking = SMOKE if scale == "smoke" else NOT_MEASURED
+            found.append(Row(one.claim, said, one.exhibit, one.on, scale, None, lacking, why))
         for number in one.findings:
             found.append(Row(one.claim, said, one.exhibit, one.on, scale, number, verdict))
     return tuple(found)
@@ -79,7 +120,7 @@ def rows(judged: Sequence[Judged], exhibits: Sequence[Exhibit], scale: str, give
 
 def reason(given: Given, judged: Judged) -> str:
     """What is missing, and why: of the roles that the case names, or else of all of the exhibit."""
-    named = [role for role in given.roles if role in judged.on.split(", ") or role == judged.on]
+    named = [role for role in given.roles if role in judged.on.split("; ")]
     whys = []
     for role in named or given.roles:
         try:
@@ -94,10 +135,10 @@ def as_csv(found: Sequence[Row]) -> str:
     lines = [list(HEADER)]
     for row in found:
         one = row.finding
-        values = ["", "", "", "", ""]
+        values = [""] * 6
         if one is not None:
             p = "" if one.p is None else f"{one.p:.3g}"
-            values = [one.what, *(f"{v:.6g}" for v in (one.value, one.low, one.high)), p]
+            values = [one.what, *map(plain, shown(one)), one.unit, p]
         lines.append(
             [row.claim, row.statement, row.exhibit, row.on, row.scale, *values, row.own, row.verdict, row.missing]
         )

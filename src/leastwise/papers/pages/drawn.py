@@ -28,6 +28,7 @@ class Drawn:
     ours: Ours = field(default_factory=dict)
     images: tuple[Image, ...] = ()
     notes: tuple[str, ...] = ()
+    pairs: bool = False  # panels belong together two by two
 
     def __add__(self, other: "Drawn") -> "Drawn":
         return Drawn(
@@ -36,6 +37,7 @@ class Drawn:
             {**self.ours, **other.ours},
             self.images + other.images,
             tuple(dict.fromkeys((*self.notes, *other.notes))),
+            self.pairs or other.pairs,
         )
 
 

@@ -1,6 +1,7 @@
 """The kinds of figures that the papers have, from audits to charts; accuracies in percent."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 from jaxtyping import Float
@@ -20,6 +21,7 @@ from leastwise.geometry import (
 )
 from leastwise.papers.pages.drawn import Drawn
 from leastwise.papers.pages.given import Given, available, names_of
+from leastwise.papers.recipes import Measured
 from leastwise.papers.verdicts.view import Audited
 from leastwise.report import charts
 from leastwise.report.charts import Bar, Line
@@ -33,13 +35,21 @@ SHARES = Look()
 COUNTS = Look(unit="images")
 
 
+def plural(n: int, one: str, more: str = "") -> str:
+    return f"{n} {one}" if n == 1 else f"{n} {more or f'{one}s'}"
+
+
+def under(condition: str) -> str:
+    return condition if condition == "clean" else f"under {condition}"
+
+
 def accuracy_panel(given: Given, audited: Audited, title: str) -> Figure:
     evidence, name = given.shown(audited)
     order = present(evidence, name)
     total = 100 * evidence.tally(name).overall
     about = f"Accuracy of each class: {title}, with 95 % intervals."
     rows = shortened(class_bars(evidence, name, order))
-    return Figure(title, f"{total:.1f} % overall, under {name}", charts.bars(rows, total, about))
+    return Figure(title, f"{total:.1f} % overall (dashed), {under(name)}", charts.bars(rows, total, about))
 
 
 def deviation_panel(given: Given, audited: Audited, title: str) -> Figure:
@@ -48,7 +58,7 @@ def deviation_panel(given: Given, audited: Audited, title: str) -> Figure:
     deviation = (100 * (tally.accuracy - tally.overall)).tolist()
     rows = [Bar(evidence.names[c], deviation[c]) for c in present(evidence, name)]
     about = f"Class accuracy minus overall accuracy: {title}, in points."
-    told = f"minus {100 * tally.overall:.1f} % overall, under {name}"
+    told = f"minus {100 * tally.overall:.1f} % overall, {under(name)}"
     return Figure(title, told, charts.deviations(shortened(rows), about))
 
 
@@ -64,7 +74,7 @@ def profile(audited: Audited) -> "np.ndarray":
     return np.asarray(evidence.tally(name).accuracy.numpy())
 
 
-def deviations_of(given: Given, audits: Mapping[str, Audited], title: str, what: str = "models") -> Figure:
+def deviations_of(given: Given, audits: Mapping[str, Audited], title: str, what: str = "model") -> Figure:
     """Deviations of several models in one figure: bars, or lines where there are many classes."""
     names = given.labels(names_of(audits))
     accuracy = 100 * np.stack([profile(one) for one in audits.values()])
@@ -79,17 +89,24 @@ def deviations_of(given: Given, audits: Mapping[str, Audited], title: str, what:
     about = f"Class accuracy minus the mean of the classes, {title}."
     few = len(keep) <= TICKS
     spec = grouped(series, labels, axes, about, 280) if few else lines(series, axes, about, labels, 280)
-    return Figure(f"Deviations, {title}", f"{len(series)} {what}, {len(keep)} classes", spec, least=520)
+    return Figure(
+        f"Deviations, {title}", f"{plural(len(series), what)}, {plural(len(keep), 'class', 'classes')}", spec, least=520
+    )
 
 
 def cosine_figure(names: Sequence[str], accuracy: Float[np.ndarray, "m k"], title: str) -> Figure:
     """Model × model (or condition × condition): cosines of the deviations, with the largest p-value of a pair."""
     found = profile_similarity(accuracy)
     off = found.p[np.triu_indices(len(names), 1)]
-    told = f"mean of the pairs {found.mean:.2f}" if len(off) else ""
+    pairs = f"mean of {len(off)} pairs" if len(off) > 1 else "cosine of the pair"
+    told = f"{pairs} {found.mean:.2f}".replace("-", "−") if len(off) else ""
     if len(off) and not np.isnan(off).all():
-        told += f"; against classes in any order every pair has p ≤ {np.nanmax(off):.2g}"
+        told += f"; against classes in any order {largest_p(off)}"
     return square(names, found.cosine, f"Cosines of deviations, {title}", told, COSINES)
+
+
+def largest_p(p: "np.ndarray") -> str:
+    return f"every pair has p ≤ {np.nanmax(p):.2g}" if len(p) > 1 else f"p = {p[0]:.2g}"
 
 
 def square(names: Sequence[str], matrix: "np.ndarray", title: str, told: str, look: Look) -> Figure:
@@ -99,17 +116,43 @@ def square(names: Sequence[str], matrix: "np.ndarray", title: str, told: str, lo
     return Figure(title, told, heat(cells, names, names, [], look, title), least=least)
 
 
-def alike(given: Given, roles: Sequence[str], title: str, *begin: str, bars: bool = True, matrix: bool = True) -> Drawn:
-    """Deviations and cosines of some roles under one condition."""
+def alike(
+    given: Given,
+    roles: Sequence[str],
+    title: str,
+    *begin: str,
+    bars: bool = True,
+    matrix: bool = True,
+    called: Mapping[str, str] = MappingProxyType({}),
+) -> Drawn:
+    """Deviations and cosines of some roles under one condition; some may be called by another name."""
     audits, notes = available(given, roles, *begin)
     if not audits:
         return Drawn(notes=notes)
-    audits = {short: audits[role] for role, short in zip(audits, without_shared_word(audits), strict=True)}
+    notes = (*notes, *stood_in(given, audits))
+    shorter = zip(audits, without_shared_word(audits), strict=True)
+    audits = {called.get(role, short): audits[role] for role, short in shorter}
     wide = [deviations_of(given, audits, title)] if bars else []
     if matrix and len(audits) > 1:
         accuracy = np.stack([profile(one) for one in audits.values()])
         wide.append(cosine_figure(list(audits), accuracy, title))
     return Drawn(wide=tuple(wide), notes=notes)
+
+
+def stood_in(given: Given, roles: Iterable[str]) -> tuple[str, ...]:
+    """Where a scale trains one architecture in the place of several, likeness says nothing about architectures."""
+    wanted: dict[str, list[str]] = {}
+    for role in roles:
+        need = given.view.exhibit.needs[role]
+        for recipe, _ in given.view.parts(role):
+            if isinstance(need, Measured) and isinstance(recipe, Measured) and recipe.model.arch != need.model.arch:
+                wanted.setdefault(recipe.model.arch, []).append(need.model.arch)
+    several = {arch: list(dict.fromkeys(named)) for arch, named in wanted.items()}
+    return tuple(
+        f"At this scale {arch} stands for {', '.join(named)}: trainings that differ in their seed only."
+        for arch, named in several.items()
+        if len(named) > 1
+    )
 
 
 def without_shared_word(roles: Iterable[str]) -> list[str]:
@@ -128,7 +171,9 @@ def confusion_figure(
     mutual = symmetry(matrix, shuffles=199 if evidence.k > 50 else 1999)
     values = matrix.astype(np.float64) if counts else 100 * rates(matrix)
     score = f"{mutual.score:.2f}".replace("-", "−")
-    told = f"under {name}; symmetry {score} (p = {mutual.p:.2g})" if mutual.score == mutual.score else f"under {name}"
+    told = f"{'number of images' if counts else '% of the true class'}, {under(name)}"
+    if mutual.score == mutual.score:
+        told += f"; symmetry {score} (p = {mutual.p:.2g})"
     wrong = mistakes(matrix)
     order = [int(c) for c in grouped_order(evidence.groups, evidence.k)] if by_groups else list(range(evidence.k))
     order = [c for c in order if matrix[c].sum() or matrix[:, c].sum()]
@@ -194,6 +239,7 @@ def by_class(
 
 def ranked_groups(tallies: Sequence[Tally], evidence: Evidence, title: str, told: str) -> Figure:
     """Superclasses by accuracy, best first; whiskers reach from the worst to the best class inside."""
+    told = f"{told}; whiskers: from the worst to the best class inside"
     found = group_ranking(tallies, evidence.groups)
     rows = [
         Bar(
@@ -218,4 +264,4 @@ def logit_similarity(given: Given, audited: Audited, title: str) -> Figure:
     centred = m - m.mean(1, keepdims=True)
     found = cosines(centred[kept])
     names = [evidence.names[c] for c in kept]
-    return square(names, found, title, f"mean logits under {name}, each freed of its mean", COSINES)
+    return square(names, found, title, f"mean logits, {under(name)}, each freed of its mean", COSINES)

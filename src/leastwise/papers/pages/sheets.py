@@ -2,6 +2,7 @@
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
+from statistics import mode
 from typing import Any
 
 from leastwise.papers.pages.given import Ours, Value
@@ -28,11 +29,11 @@ class Entry:
     printed: Cell | None
     ours: Value
     unit: str
+    decimals: int = 0  # that the paper prints in this column
 
     @property
     def digits(self) -> int:
-        usual = DIGITS.get(self.unit, 0)
-        return usual if self.printed is None else max(usual, len(self.printed.printed.partition(".")[2]))
+        return max(DIGITS.get(self.unit, 0), self.decimals)
 
     @property
     def agrees(self) -> bool | None:
@@ -69,6 +70,11 @@ class Sheet:
     columns: tuple[str, ...]
     entries: Mapping[tuple[str, str], Entry]
 
+    def unit(self, column: str) -> str:
+        """The unit that all numbers of a column share."""
+        units = {entry.unit for (_, name), entry in self.entries.items() if name == column}
+        return next(iter(units)) if len(units) == 1 else ""
+
     def why(self, row: str) -> str:
         """The reason that all numbers of a row share, if they do."""
         reasons = {entry.ours for (name, _), entry in self.entries.items() if name == row}
@@ -84,15 +90,25 @@ def sheet(exhibit: str, scale: str, ours: Ours) -> Sheet | None:
     if not places:
         return None
     units = {column: cell.unit for cells in printed.values() for column, cell in cells.items()}
+    decimals = decimals_of(printed)
     entries = {}
     for row, column in places:
         cell = printed.get(row, {}).get(column)
         unit = cell.unit if cell is not None else units.get(column, unit_of(column))
         value = ours.get((row, column), UNCOMPARED)
         undefined = not isinstance(value, str) and value[0] != value[0]
-        entries[row, column] = Entry(cell, UNDEFINED if undefined else value, unit)
+        entries[row, column] = Entry(cell, UNDEFINED if undefined else value, unit, decimals.get(column, 0))
     rows, columns = (tuple(dict.fromkeys(place[i] for place in places)) for i in (0, 1))
     return Sheet(exhibit, scale, rows, beside_their_own(columns, units), entries)
+
+
+def decimals_of(printed: Mapping[str, Mapping[str, Cell]]) -> dict[str, int]:
+    """How many the paper prints in most cells of a column: a cell of Ahn's has more, some zeros have fewer."""
+    seen: dict[str, list[int]] = {}
+    for cells in printed.values():
+        for column, cell in cells.items():
+            seen.setdefault(column, []).append(len(cell.printed.partition(".")[2]))
+    return {column: mode(counts) for column, counts in seen.items()}
 
 
 def beside_their_own(columns: Iterable[str], printed: Container[str]) -> tuple[str, ...]:
@@ -148,7 +164,9 @@ def as_latex(made: Sheet) -> str:
     for row in made.rows:
         cells = [latex_cell(made.entries.get((row, column))) for column in made.columns]
         lines.append(f"{signs(row)} & {' & '.join(cells)} \\\\\n")
-    head = " & ".join(["", *map(signs, made.columns)])
+    units = [made.unit(column) for column in made.columns]
+    named = [f"{column} ({unit})" if unit else column for column, unit in zip(made.columns, units, strict=True)]
+    head = " & ".join(["", *map(signs, named)])
     return (
         f"% needs \\usepackage{{booktabs}}; {made.id}, scale {made.scale}: ours [95 % interval] (printed)\n"
         f"\\begin{{tabular}}{{l{'r' * len(made.columns)}}}\n\\toprule\n"

@@ -183,7 +183,8 @@ def samples(given: Given) -> Drawn:
 
 
 def fig6(given: Given) -> Drawn:
-    images: list[Image] = []
+    """By image: before and after whitening, each without and with attack."""
+    images: dict[int, list[Image]] = {}
     missing: dict[str, list[str]] = {}
     for role in given.roles:
         try:
@@ -193,10 +194,11 @@ def fig6(given: Given) -> Drawn:
                     p = softmax(picture.logits[condition])
                     top = np.argsort(-p)[:2]
                     said = tuple(f"{given.label(names, int(c))} {100 * p[c]:.0f} %" for c in top)
-                    images.append(Image(f"Image {picture.id}, {role}, {condition}", said, png(pixels)))
+                    how = "natural" if condition == "clean" else f"under {condition}"
+                    images.setdefault(picture.id, []).append(Image(f"{picture.id}, {role}, {how}", said, png(pixels)))
         except Missing as reason:
             missing.setdefault(str(reason), []).append(role)
-    return Drawn(images=tuple(images), notes=not_shown(missing))
+    return Drawn(images=tuple(one for some in images.values() for one in some), notes=not_shown(missing))
 
 
 DRAWINGS = {

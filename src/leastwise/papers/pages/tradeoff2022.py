@@ -113,8 +113,8 @@ def single(given: Given, role: str, title: str) -> Drawn:
     try:
         panels.append(plane_figure(given, role, f"{title}: features"))
     except Missing as missing:
-        more = (*more, f"Not shown: the plane of {role} ({missing}).")
-    return Drawn(tuple(panels), notes=(*notes, *more))
+        more = (*more, *((f"Not shown: the plane of {role} ({missing}).",) if natural else ()))
+    return Drawn(tuple(panels), notes=tuple(dict.fromkeys((*notes, *more))), pairs=True)
 
 
 def fig3(given: Given) -> Drawn:
@@ -133,7 +133,7 @@ def fig4(given: Given) -> Drawn:
         names = given.audit("ST")[0].names
         standard = inter_class_similarity(given.moments("ST").means)
     except Missing as missing:
-        return Drawn(notes=(f"Not shown: {missing}.",))
+        return Drawn(notes=not_shown({f"ST: {missing}": ("the lines",)}))
     alone = np.full(len(names), np.nan)
     missing_roles: dict[str, list[str]] = {}
     for c in range(len(names)):
@@ -165,7 +165,7 @@ def fig5(given: Given) -> Drawn:
         names = given.audit("ST")[0].names
         similar = cosines(given.moments("ST").means)[cat]
     except Missing as missing:
-        return Drawn(ours=ours, notes=(f"Not shown: {missing}.",))
+        return Drawn(ours=ours, notes=not_shown({f"ST, which sorts the classes: {missing}": ("the panels",)}))
     order = [c for c in np.argsort(-np.nan_to_num(similar, nan=-2.0), kind="stable").tolist() if c != cat]
     labels = [given.label(names, c) for c in order]
     panels: list[Figure] = []
@@ -178,6 +178,9 @@ def fig5(given: Given) -> Drawn:
             found = [audits.get(f"{method}, cat and {c}") for c in order]
             y = tuple(None if one is None else 100 * (1 - one[0].tally(one[1]).overall) for one in found)
             series.append(Series(method, y))
+        series = [one for one in series if any(value is not None for value in one.y)]
+        if not series:
+            continue
         series.append(Series("similarity to cat × 50", tuple(50 * float(similar[c]) for c in order)))
         title = f"{what} of telling {given.label(names, cat)} from each other class"
         axes = Axes("other class, most similar first", "error in %", lowest=0.0)
@@ -196,13 +199,14 @@ def fig7(given: Given) -> Drawn:
     series: list[Series] = []
     ours: Ours = {}
     notes: list[str] = []
+    lacking: dict[str, list[str]] = {}
     most = NAN
     for role in given.roles:
         for what, begin in (("clean", "clean"), ("adversarial", "pgd")):
             try:
                 evidence, name = given.audit(role, begin)
             except Missing as missing:
-                notes.append(f"Not shown: {role}, {what} ({missing}).")
+                lacking.setdefault(str(missing), []).append(f"{role} {what}")
                 ours[role, f"mean entropy, {what}"] = str(missing)
                 continue
             most = float(np.log(evidence.k))
@@ -219,7 +223,7 @@ def fig7(given: Given) -> Drawn:
         told = f"dashed: ln k = {most:.3f}, the most there can be"
         panels = (Figure("Mean entropy on test images", told, lines(series, axes, "Entropy over the epochs.")),)
     classes = class_entropies(given)
-    return Drawn(panels + classes, ours=ours, notes=tuple(dict.fromkeys(notes)))
+    return Drawn(panels + classes, ours=ours, notes=tuple(dict.fromkeys((*not_shown(lacking), *notes))))
 
 
 def class_entropies(given: Given) -> tuple[Figure, ...]:

@@ -45,7 +45,7 @@ def table4(given: Given) -> Drawn:
     return attacked_table(given, values.worst, {"class SD without noise": values.sd_without_noise})
 
 
-BY_OTHERS = "printed by the paper from others' reports: not trained here"
+BY_OTHERS = "from others' reports: not trained here"
 
 
 def table5(given: Given) -> Drawn:

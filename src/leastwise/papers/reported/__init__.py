@@ -20,6 +20,7 @@ from typing import NamedTuple
 FOLDER = Path(__file__).parent
 PAPERS = ("benz2021", "tian2021", "ahn", "tradeoff2022")
 
+ACROSS = "across"  # the paper of contradictions between papers
 ROUGHLY = 0.1  # what `about` leaves open, as a share of the value
 
 
@@ -57,7 +58,7 @@ class Cell(NamedTuple):
 class Erratum(NamedTuple):
     id: str
     paper: str
-    exhibits: tuple[str, ...]  # of that paper, such as `table3`; none if it touches no exhibit
+    exhibits: tuple[str, ...]  # of that paper, such as `table3`, or of any, such as `ahn/table1`; may be none
     severity: str
     what: str
     resolution: str
@@ -116,6 +117,12 @@ def errata(paper: str) -> tuple[Erratum, ...]:
 
 
 def footnotes(exhibit: str) -> tuple[Erratum, ...]:
-    """The errata that touch an exhibit."""
+    """The errata that touch an exhibit, and where papers contradict each other on it."""
     paper, _, name = exhibit.partition("/")
-    return tuple(one for one in errata(paper) if name in one.exhibits)
+    own = tuple(one for one in errata(paper) if name in one.exhibits)
+    return own + tuple(one for one in errata(ACROSS) if exhibit in one.exhibits)
+
+
+def elsewhere(paper: str) -> tuple[Erratum, ...]:
+    """The errata of a paper that touch no exhibit."""
+    return tuple(one for one in errata(paper) if not one.exhibits)

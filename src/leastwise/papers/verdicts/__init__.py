@@ -21,7 +21,7 @@ def judged(paper: str, results: Results, scale: str) -> tuple[Judged, ...]:
     for rule in RULES[paper]:
         view = View(EXHIBITS[rule.exhibit], scale, results, EXHIBITS)
         for case in rule.cases:
-            on = ", ".join(word for word in case if word not in EXHIBITS)
+            on = "; ".join(word for word in case if word not in EXHIBITS)
             try:
                 found.append(Judged(rule.claim, rule.exhibit, on, rule.test(view, *case)))
             except ValueError as reason:  # something is missing, or there is too little of it to say anything

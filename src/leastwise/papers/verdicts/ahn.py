@@ -2,6 +2,7 @@
 
 from leastwise.papers.ahn import GRID, METHODS
 from leastwise.papers.claims import Finding, agreement, spread
+from leastwise.papers.verdicts.shared import named, present
 from leastwise.papers.verdicts.view import Missing, Rule, View, words
 
 SATURATES = 8.0  # in 1/255
@@ -31,10 +32,13 @@ def clean_converged(view: View, name: str) -> tuple[Finding, ...]:
 
 
 def hard_groups(view: View) -> tuple[Finding, ...]:
-    audits = [view.audit(role, "pgd") for role in view.roles]
+    """Over the methods that are there."""
+    there = present(view, view.roles, "pgd")
+    audits = [view.audit(role, "pgd") for role in there]
     if not audits[0][0].groups:
         raise Missing("the data have no superclasses")
-    return agreement.same_hard_groups([evidence for evidence, _ in audits], audits[0][1])
+    found = agreement.same_hard_groups([evidence for evidence, _ in audits], audits[0][1])
+    return named(found, there, view.roles)
 
 
 BOTH = words("PGD", "TRADES")

@@ -1,5 +1,8 @@
 """Tests that several papers' exhibits are put to. Each takes the exhibit's view and the words of a case."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 
 from leastwise.papers.claims import Finding, agreement, spread
@@ -19,8 +22,26 @@ def widens(view: View, exhibit: str, before: str, after: str, attack: str) -> tu
 
 
 def profiles(view: View, *roles: str) -> tuple[Finding, ...]:
-    """Of all roles, or of some."""
-    return agreement.profiles_agree(np.stack([view.profile(role) for role in roles or view.roles]))
+    """Of all roles, or of some: of those that are there, and named where some are not."""
+    wanted = roles or view.roles
+    there = present(view, wanted)
+    found = agreement.profiles_agree(np.stack([view.profile(role) for role in there]))
+    return named(found, there, wanted)
+
+
+def present(view: View, roles: Sequence[str], attack: str = "clean") -> tuple[str, ...]:
+    """The roles that have results under a condition; at least two."""
+    found = tuple(role for role in roles if any(name.startswith(attack) for _, name in view.audits(role)))
+    if len(found) < 2:
+        raise Missing(f"{len(found)} of {len(roles)} are among the results, and two are needed")
+    return found
+
+
+def named(findings: tuple[Finding, ...], there: Sequence[str], wanted: Sequence[str]) -> tuple[Finding, ...]:
+    """With the names of what entered, unless everything did."""
+    if len(there) == len(wanted):
+        return findings
+    return tuple(replace(one, what=f"{one.what}: only {', '.join(there)}") for one in findings)
 
 
 def mutual(view: View, role: str, attack: str) -> tuple[Finding, ...]:

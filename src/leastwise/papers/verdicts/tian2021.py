@@ -15,8 +15,11 @@ def queries(view: View, name: str) -> tuple[Finding, ...]:
 
 
 def temperature(view: View, name: str) -> tuple[Finding, ...]:
+    """By the temperature that is strongest on the whole, as in the paper."""
     evidence, pgd = view.audit(name, "pgd")
-    return attacks.temperature_gains_where_smooth(evidence, pgd, view.audit(name, "tpgd")[1])
+    _, grid = view.audit(name, "tpgd")
+    totals = [evidence.against(grid, member).overall for member in range(len(evidence.members(grid)))]
+    return attacks.temperature_gains_where_smooth(evidence, pgd, grid, member=totals.index(min(totals)))
 
 
 def smoother(view: View, name: str) -> tuple[Finding, ...]:

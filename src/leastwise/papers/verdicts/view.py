@@ -61,6 +61,11 @@ class View:
     def roles(self) -> tuple[str, ...]:
         return tuple(self.exhibit.needs)
 
+    @property
+    def offered(self) -> dict[str, tuple[Recipe | Absent, ...]]:
+        """What the scale makes of each role."""
+        return self.exhibit(self.scale)
+
     def cls(self, c: int) -> int:
         """The class that stands for a class of the paper at this scale."""
         return scale(self.scale).cls(c)
