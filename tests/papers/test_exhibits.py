@@ -191,12 +191,12 @@ def test_smoke_uses_only_what_is_in_the_package() -> None:
 
 
 def test_lite_trains_within_its_time() -> None:
-    """The measured reference: 12 epochs of 50,000 images with five attack steps took 18 minutes on two cores."""
+    """The measured reference: 12 epochs of 50,000 images with five attack steps took 22 minutes on two cores."""
     reference = 50_000 * 12 * (3 * 5 + 3)
     recipes, absent = planned(tuple(EXHIBITS), "lite")
     for net in trainings(recipes):
         pixels = 9 if net.data.name == "stl10" else 1
-        assert cost([net]).passes * pixels <= 1.4 * reference or net.source, net
+        assert cost([net]).passes * pixels <= 25 / 22 * reference or net.source, net
         assert net.arch.partition("+")[0] in ("small", "convnet", "lenet5", "small-cnn")
     assert {one.reason for one in absent} == {
         "imagenet is too large for two cores",
@@ -244,7 +244,7 @@ def test_lite_trainings_differ_in_nothing_but_what_they_are_about() -> None:
     about_the_optimiser = set(selected("benz2021/fig6")[0].trainings("lite"))
     for net in trainings(recipes):
         assert net.keep == "last" and net.batch_size == 128 and net.drops == () and net.scale == "lite"
-        assert net.epochs == {"svhn": 8, "stl10": 10}.get(net.data.name, 12)
+        assert net.epochs == {"svhn": 6, "stl10": 10}.get(net.data.name, 8) and net.augment != "crop-flip"
         if net not in about_the_optimiser:
             assert (net.schedule, net.rate, net.weight_decay, net.optimiser) == ("one-cycle", 0.2, 5e-4, "sgd"), net
 
