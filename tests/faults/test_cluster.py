@@ -16,6 +16,7 @@ from leastwise.audit import Auditor, Step
 from leastwise.engine.cluster import check_address, connected
 from leastwise.evidence import load as load_evidence
 from leastwise.models import load_checkpoint
+from leastwise.models.prepare import ORIGINAL
 from leastwise.race import RaceRecipe
 from tests.faults.given import Machines, account, checked, committed, images, machines, task
 
@@ -195,7 +196,7 @@ def test_two_thousand_shards_are_all_counted_once(
     data = images(4000)
     attacked = replaced(checked(data, shard=2))
     begun = time.monotonic()
-    whole = engine.audit_task(attacked, data, tmp_path / "here").run().read_bytes()
+    whole = attacked.part(data, form=ORIGINAL).to_bytes()
     here = (time.monotonic() - begun) / 2
     counted: list[int] = []  # images, after each shard
     known: list[int] = []  # tasks that the scheduler remembers
@@ -210,7 +211,7 @@ def test_two_thousand_shards_are_all_counted_once(
                     held.append(memory(cluster.scheduler.pid))
 
         begun = time.monotonic()
-        found = engine.audit_task(attacked, data, tmp_path / "there").run(look, hands=hands).read_bytes()
+        found = engine.audit_task(attacked, data, tmp_path / "there", ORIGINAL).run(look, hands=hands).read_bytes()
         there = (time.monotonic() - begun) / 2
     assert counted == list(range(2, 4001, 2))  # no shard is missing, and none counts twice
     assert len(np.unique(load_evidence(tmp_path / "there").ids)) == 4000

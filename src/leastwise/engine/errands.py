@@ -126,7 +126,7 @@ def do_apart(errand: Errand, mark: Path, read: dict[str, bytes]) -> Brought:
     if errand.seen() != errand.data:
         raise ValueError("a worker does not see the same data: put it on storage that all workers share")
     if mark.exists():
-        errand.run(errand.root)
+        errand.run(errand.root, while_wanted(mark))
         return Brought({}, time.monotonic() - begun)
     with TemporaryDirectory() as place:
         for name, content in read.items():
@@ -136,3 +136,13 @@ def do_apart(errand: Errand, mark: Path, read: dict[str, bytes]) -> Brought:
         files = {name: (done.folder / name).read_bytes() for name in names if name != done.result}
         files[done.result] = (done.folder / done.result).read_bytes()
         return Brought(files, time.monotonic() - begun)
+
+
+def while_wanted(mark: Path) -> Watch:
+    """A cancelled task cannot be stopped from outside; it would hold its folder against whoever comes next."""
+
+    def look(event: object) -> None:
+        if isinstance(event, trains.Step) and not mark.exists():
+            raise RuntimeError("nobody waits for this training any more")
+
+    return look
