@@ -37,6 +37,10 @@ def gate(demand: str, said: str) -> Case:
     return Case("gate summary.json|" + demand, said, lambda folder: written(folder, "summary.json", files.summary()))
 
 
+def study(text: str, said: str) -> Case:
+    return Case("study s.toml", said, lambda folder: written(folder, "s.toml", text))
+
+
 IMAGES = np.zeros((20, 1, 28, 28), np.uint8)
 DEEP = nested()
 SAFE = "--arch convnet"
@@ -196,8 +200,8 @@ CASES: dict[str, Case] = {
     "eps twice divided": option("--eps 8/255/2", "eps must be a number"),
     "eps of code": option("--eps __import__('os')", "eps must be a number"),
     "eps in hexadecimal": option("--eps 0x8p3", "eps must be a number"),
-    "an endless eps": option("--eps inf", "eps"),
-    "eps beyond floats": option("--eps 1e999", "eps"),
+    "an endless eps": option("--eps inf", "eps must be a finite number"),
+    "eps beyond floats": option("--eps 1e999", "eps must be a finite number"),
     "eps over nothing": option("--eps 1/0", "eps must be a number"),
     "eps that is no number": option("--eps nan/nan", "eps must be a finite number"),
     "eps in a list with a hole": option("--eps 8/255,,4/255", "eps must be a number"),
@@ -230,6 +234,21 @@ CASES: dict[str, Case] = {
     "a setting that is code": Case("train trades --set beta=__import__('os').mkdir('EXECUTED')", "beta"),
     "a setting that is no number": Case("train trades --set beta=nan", "finite numbers only"),
     "an epoch of words": Case("train standard --test-at soon", "test-at takes whole numbers"),
+    # Studies and reproductions
+    "a study nested too deeply": study("methods = " + DEEP, "nested too deeply"),
+    "a study that is no text": Case("study s.toml", "s.toml", lambda f: written(f, "s.toml", bytes(range(256)))),
+    "a study with a key nobody knows": study("metods = ['trades']", "did you mean methods?"),
+    "a study of code": study("methods = ['trades']\nseeds = ['open(1)']", "whole number"),
+    "a study with an endless radius": study("methods = ['trades']\neps = [inf]", "eps must be a finite number"),
+    "a study of negative steps": study("methods = ['trades']\n[train]\nsteps = -1", "steps"),
+    "a study without an end": study("methods = ['trades'", "s.toml"),
+    "a paper that is a path": Case("reproduce ../../etc/passwd --scale smoke", "there is no paper '..'"),
+    "a row that is a pattern of code": Case(
+        "reproduce ahn/table1 --scale smoke --only $(id)", "no row is called '$(id)'"
+    ),
+    "a reproduction by workers without an engine": Case(
+        "reproduce ahn/table1 --scale smoke --workers 2", "--workers needs --engine dask"
+    ),
     # Gates and results
     "a gate of code": gate("__import__('os').mkdir('EXECUTED') >= 0", "the gate"),
     "a gate that calls": gate("worst(open('/etc/passwd')) >= 0", "no readable argument"),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from leastwise.commands.shared import Screen, chosen_device, use_data_dir
+from leastwise.commands.where import Where
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,6 +33,7 @@ class Reproduce:
 
     exhibits: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="PAPER[/EXHIBIT]")]
     """benz2021, tian2021, ahn, tradeoff2022, or an exhibit such as ahn/table1; `leastwise list papers` shows all"""
+    where: tyro.conf.OmitArgPrefixes[Where] = Where()
     only: tuple[str, ...] = ()
     """only these rows of the exhibits, by the names that --plan shows; * stands for anything, as in "TRADES*\""""
     scale: Scale = "lite"
@@ -47,9 +49,10 @@ class Reproduce:
     device: str = "auto"
     """cpu, cuda, …"""
     threads: int = 0
-    """processor threads; 0 leaves the choice to torch"""
+    """processor threads of each process; 0 leaves the choice to torch, or is 1 with --engine dask"""
 
     def run(self) -> int:
+        self.where.check()
         use_data_dir(self.data_dir)
         from leastwise.papers import PAPERS, narrowed, selected
 
@@ -57,7 +60,8 @@ class Reproduce:
             raise ValueError(f"name a paper, {', '.join(PAPERS)}, or an exhibit: `leastwise list papers` shows all")
         exhibits = tuple({one.id: one for name in self.exhibits for one in selected(name)}.values())
         wanted = narrowed(exhibits, self.only)
-        device = chosen_device(self.device, self.threads)
+        threads = self.where.threads(self.threads)
+        device = chosen_device(self.device, threads)
         from leastwise import report
         from leastwise.papers import pages
         from leastwise.papers.estimate import Speed
@@ -68,7 +72,7 @@ class Reproduce:
 
         console = Screen()
         store = Store(self.out, self.scale)
-        runner = Runner(store, device, self.threads)
+        runner = Runner(store, device, threads)
         recipes = tuple(dict.fromkeys(recipe for one in wanted for recipe in recipes_of(one, self.scale)))
         work = () if self.draw else to_do(recipes, store)
         speed = Speed(device)
@@ -79,7 +83,10 @@ class Reproduce:
         if self.plan:
             return 0
         check_writable(store.root)
-        failed = execute(work, runner, Telling(console, work, runner, speed))
+        failed: dict[Recipe, str] = {}
+        if work:
+            with self.where.hands() as hands:
+                failed = execute(work, runner, Telling(console, work, runner, speed), hands)
         for drawn in drawings(exhibits, store, failed):
             folder = store.root / "pages" / drawn.paper.id
             written = pages.write(drawn.paper, drawn.exhibits, self.scale, drawn.results, drawn.failed, folder)
@@ -134,7 +141,7 @@ class Telling:
         self.console, self.store = console, runner.store
         self.expected = {recipe: speed.seconds(recipe) for recipe in work}
         self.number = {recipe: number for number, recipe in enumerate(work, 1)}
-        self.begun, self.done = time.monotonic(), 0.0
+        self.begun, self.done, self.left = time.monotonic(), 0.0, set(work)
 
     def label(self, recipe: "Recipe") -> str:
         from leastwise.papers.reproduce import kind
@@ -157,7 +164,8 @@ class Telling:
         self.done += self.expected[recipe]
         left = (sum(self.expected.values()) - self.done) * (time.monotonic() - self.begun) / self.done
         said = f"failed: {failed}" if failed else f"{seconds:.1f} s"
-        rest = f"; about {duration(left)} left" if self.number[recipe] < len(self.number) else ""
+        self.left.discard(recipe)
+        rest = f"; about {duration(left)} left" if self.left else ""
         report.say(self.console, f"{self.label(recipe)}: {said}{rest}", style="yellow" if failed else "")
 
 

@@ -1,5 +1,6 @@
 """What several verbs need: the screen, numbers as people write them, threats, devices, data."""
 
+import math
 import os
 from typing import TYPE_CHECKING, Literal
 
@@ -29,7 +30,7 @@ def threat_of(norm: str, eps: str, step: str, keep: Keep = "fooled") -> "Threat"
     from leastwise.balls import L1, L2, Linf
 
     radius = number(eps, "eps")
-    if norm == "linf" and radius > 1:
+    if norm == "linf" and 1 < radius < math.inf:
         raise ValueError(f"eps is in pixel units and images span [0, 1], but saw {radius:g}: write {radius:g}/255")
     ball = Linf(radius) if norm == "linf" else L2(radius) if norm == "l2" else L1(radius)
     return Threat(ball, number(step, "step") if step else radius / 4, keep)

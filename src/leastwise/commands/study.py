@@ -126,17 +126,17 @@ def carried_out(
 
     labels = {job.model: str(cell) for cell, job in jobs.items()}
     places = {job.model: out / f"train-{key(job.model)[:8]}" for job in jobs.values()}
-    errands = [engine.Errand(job, folder, device, threads) for job, folder in places.items()]
+    errands = {engine.training_errand(job, folder, device, threads): labels[job] for job, folder in places.items()}
 
     def watching(errand: engine.Errand) -> "engine.Watch":
         def told(event: "Event") -> None:
             if isinstance(event, engine.Epoch):
-                report.say(console, f"  {labels[errand.job]}: epoch {event.number}/{event.of}, loss {event.loss:.3f}")
+                report.say(console, f"  {errands[errand]}: epoch {event.number}/{event.of}, loss {event.loss:.3f}")
 
         return told
 
-    for number, errand in enumerate(engine.train_all(errands, hands, watching), 1):
-        report.say(console, f"trained {number} of {len(errands)}: {labels[errand.job]}")
+    for number, errand in enumerate(engine.train_all(tuple(errands), hands, watching), 1):
+        report.say(console, f"trained {number} of {len(errands)}: {errands[errand]}")
     rows: list[Row] = []
     for cell, job in jobs.items():
         folder = out / f"audit-{key(job)[:8]}"

@@ -5,8 +5,8 @@ from pathlib import Path
 from leastwise import audit as audits
 from leastwise import evidence as evidences
 from leastwise.data import load
-from leastwise.engine.errands import Errand, train_all
-from leastwise.engine.hands import HERE, Found, Hands, Lost, Piece, Work
+from leastwise.engine.errands import Ended, Errand, side_by_side, train_all, training_errand
+from leastwise.engine.hands import HERE, Found, Gone, Hands, Local, Lost, Piece, Work
 from leastwise.engine.shards import audit_task, piece_name, race_task
 from leastwise.engine.tasks import (
     IMAGES,
@@ -40,12 +40,15 @@ __all__ = [
     "SHARDS",
     "SUMMARY",
     "Clock",
+    "Ended",
     "Epoch",
     "Errand",
     "Event",
     "Found",
     "Given",
+    "Gone",
     "Hands",
+    "Local",
     "Lost",
     "Piece",
     "Task",
@@ -58,9 +61,11 @@ __all__ = [
     "evidences",
     "piece_name",
     "race_task",
+    "side_by_side",
     "subset",
     "task",
     "train_all",
+    "training_errand",
     "training_task",
 ]
 

@@ -5,12 +5,13 @@ dies takes nothing with it but what it was computing.
 """
 
 import ipaddress
+import itertools
 import logging
 import math
 import os
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -23,8 +24,8 @@ import dask
 from distributed import Client, Future, KilledWorker, LocalCluster, wait
 from distributed.security import Security
 
-from leastwise.engine.errands import Errand, Trained
-from leastwise.engine.hands import Found, Heard, Lost, Piece, Work
+from leastwise.engine.errands import Brought, Errand
+from leastwise.engine.hands import Found, Gone, Heard, Lost, Piece, Work
 from leastwise.engine.remote import Inputs, Refused, packed, versions
 from leastwise.remotely import call
 from leastwise.store import write_atomic
@@ -68,7 +69,7 @@ class Cluster:
             if self.workers:
                 self.seen = now
             elif now - self.seen > self.patience:
-                raise ValueError(
+                raise Gone(
                     f"there has been no worker at {self.address} for {self.patience:g} seconds: start one with "
                     f"`dask worker {self.address}` and give the same command again; what is finished is kept"
                 )
@@ -122,30 +123,30 @@ class Cluster:
                 self.client.unregister_worker_plugin(self.holding[1])
             self.holding = None
 
-    def trainings(self, errands: Sequence[tuple[Errand, Path, str]]) -> Iterator[tuple[Errand, Trained]]:
-        """Each on one worker. One that dies is replaced by another, which goes on where storage is shared."""
-        known, run, running = versions(), uuid.uuid4().hex[:8], dict[Future, Errand]()
-        for number, (errand, mark, data) in enumerate(errands):
-            with self.answering():
-                future = self.client.submit(
-                    call,
-                    TRAIN,
-                    known,
-                    cloudpickle.dumps(errand),
-                    str(mark),
-                    data,
-                    key=f"training-{number}-{run}",
-                    retries=TRIES - 1,
-                    pure=False,
-                )
-            running[future] = errand
+    def trainings(self, wanted: Iterator[tuple[Errand, Path] | None]) -> Iterator[tuple[Errand, Brought | str]]:
+        """Each on one worker, or in words why not. One that dies is replaced by another, which goes on where storage
+        is shared."""
+        known, run, numbers, running = versions(), uuid.uuid4().hex[:8], itertools.count(), dict[Future, Errand]()
+
+        def fill() -> None:
+            while len(running) < self.width and (one := next(wanted, None)) is not None:
+                errand, mark = one
+                read = {str(file.relative_to(errand.root)): file.read_bytes() for file in errand.reads}
+                sent = cloudpickle.dumps(errand)
+                key = f"training-{next(numbers)}-{run}"
+                with self.answering():
+                    future = self.client.submit(
+                        call, TRAIN, known, sent, str(mark), read, key=key, retries=TRIES - 1, pure=False
+                    )
+                running[future] = errand
+
         try:
+            fill()
             while running:
                 for future in self.ended(list(running)):
                     done, answer = running.pop(future), self.answer(future)
-                    if isinstance(answer, str):
-                        raise ValueError(f"the training in {done.folder} could not be done: {answer}")
-                    yield done, answer
+                    yield done, answer.sentence if isinstance(answer, Refused) else answer
+                fill()
         finally:
             with suppress(Exception):
                 self.client.cancel(list(running))
@@ -173,6 +174,8 @@ class Cluster:
 
     def outcome(self, future: Future, piece: Piece, work: Work) -> Found | Lost:
         answer = self.answer(future)
+        if isinstance(answer, Refused):
+            raise ValueError(answer.sentence)
         if isinstance(answer, str):
             return Lost(piece, answer)
         for name, images in answer.images:
@@ -180,17 +183,14 @@ class Cluster:
         return Found(piece, answer.content, answer.seconds)
 
     def answer(self, future: Future) -> Any:
-        """What a worker returned, or in words why nobody could; what the user has to mend is an error."""
+        """What a worker returned, or in words why nobody could."""
         if future.status == "error":
             error = future.exception()
             if isinstance(error, KilledWorker):
                 return f"it ended {DEATHS + 1} workers"
             return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
         with self.answering():
-            answer = future.result()
-        if isinstance(answer, Refused):
-            raise ValueError(answer.sentence)
-        return answer
+            return future.result()
 
     @contextmanager
     def answering(self) -> Iterator[None]:
@@ -207,8 +207,8 @@ class Cluster:
             raise gone(self.address)
 
 
-def gone(address: str) -> ValueError:
-    return ValueError(
+def gone(address: str) -> Gone:
+    return Gone(
         f"the scheduler at {address} went away: what is finished is kept, and the same command goes on when it is back"
     )
 

@@ -48,6 +48,10 @@ class Lost(NamedTuple):
     reason: str
 
 
+class Gone(ValueError):
+    """Nobody is left to compute anything."""
+
+
 Heard = Callable[[Piece, int, Tally], None]  # of a piece: images done, and what was found in them
 Kept = Callable[[str, bytes], None]  # name and content of a file with attacked images
 

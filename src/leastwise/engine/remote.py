@@ -22,7 +22,7 @@ from torch import nn
 
 from leastwise import __version__
 from leastwise.data import Dataset
-from leastwise.engine.errands import Trained, train_apart
+from leastwise.engine.errands import Brought, do_apart
 from leastwise.engine.hands import Piece, Work
 from leastwise.memory import give_back_memory, steady_memory
 from leastwise.models import inference
@@ -162,11 +162,11 @@ def compute(name: str, wanted: Sequence[Any], limit: float) -> Answer | Refused:
             give_back_memory()
 
 
-def train(wanted: Versions, errand: bytes, mark: str, data: str) -> Trained | Refused:
+def train(wanted: Versions, errand: bytes, mark: str, read: dict[str, bytes]) -> Brought | Refused:
     """A whole training, on a worker."""
     try:
         check_versions(wanted)
-        return train_apart(cloudpickle.loads(errand), Path(mark), data)
+        return do_apart(cloudpickle.loads(errand), Path(mark), read)
     except ValueError as error:
         return Refused(" ".join(str(error).split()))
 

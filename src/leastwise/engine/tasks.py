@@ -77,7 +77,7 @@ class Task:
                 check_writable(self.folder)
             with locked(self.folder) if self.ranks.first else nullcontext():
                 if self.ranks.first:
-                    self.make_room(fresh)
+                    make_room(self.folder, self.claim, fresh)
                 self.ranks.wait()
                 steady_memory()
                 begun = clock.seconds()
@@ -87,29 +87,31 @@ class Task:
                     write_json(self.folder / RUN, facts | dict(self.about))
         return self.folder / self.result
 
-    def make_room(self, fresh: bool) -> None:
-        """Claim the folder. Files of others are never touched, and a finished training is not lost by accident."""
-        old, held = claimed(self.folder), [name for name in OUTPUTS if (self.folder / name).exists()]
-        if old is None and held:
-            raise ValueError(f"{self.folder} holds {', '.join(held)} of unknown origin: choose another folder")
-        if old is not None and old["kind"] != self.claim["kind"]:
-            raise ValueError(f"{self.folder} holds the results of another kind, {old['kind']}: choose another folder")
-        if old not in (None, self.claim) and self.claim["kind"] == "training" and not fresh:
-            raise ValueError(f"{self.folder} holds another training: choose another folder, or replace it with --fresh")
-        self.sweep()
-        if fresh or old != self.claim:
-            for name in OUTPUTS:
-                (self.folder / name).unlink(missing_ok=True)
-            for name in (SHARDS, IMAGES):
-                shutil.rmtree(self.folder / name, ignore_errors=True)
-            write_json(self.folder / RECIPE, self.claim)
 
-    def sweep(self) -> None:
-        """Remove what a run that was killed while it wrote left of our own files."""
-        for name in (*OUTPUTS, RECIPE):
-            for left in self.folder.glob(f".{name}.*"):
-                with suppress(OSError):
-                    left.unlink()
+def make_room(folder: Path, claim: dict[str, Any], fresh: bool) -> None:
+    """Claim the folder. Files of others are never touched, and a finished training is not lost by accident."""
+    old, held = claimed(folder), [name for name in OUTPUTS if (folder / name).exists()]
+    if old is None and held:
+        raise ValueError(f"{folder} holds {', '.join(held)} of unknown origin: choose another folder")
+    if old is not None and old["kind"] != claim["kind"]:
+        raise ValueError(f"{folder} holds the results of another kind, {old['kind']}: choose another folder")
+    if old not in (None, claim) and claim["kind"] == "training" and not fresh:
+        raise ValueError(f"{folder} holds another training: choose another folder, or replace it with --fresh")
+    sweep(folder)
+    if fresh or old != claim:
+        for name in OUTPUTS:
+            (folder / name).unlink(missing_ok=True)
+        for name in (SHARDS, IMAGES):
+            shutil.rmtree(folder / name, ignore_errors=True)
+        write_json(folder / RECIPE, claim)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what a run that was killed while it wrote left of our own files."""
+    for name in (*OUTPUTS, RECIPE):
+        for left in folder.glob(f".{name}.*"):
+            with suppress(OSError):
+                left.unlink()
 
 
 def claimed(folder: Path) -> dict[str, Any] | None:

@@ -20,7 +20,7 @@ from leastwise.recipe import key, plain
 
 def training_task(job: Train, folder: Path, device: str = "cpu", threads: int = 0, form: Form | None = None) -> Task:
     """`threads` and `form` are what an interrupted training may not change; 0 and None leave them as they were."""
-    data = chosen_classes(subset(load(job.data, split="train"), job.per_class), job.only)
+    data = training_data(job)
     looks_at_test = job.training.test_at or job.training.validation.on_test
     given = Given(
         data,
@@ -30,6 +30,10 @@ def training_task(job: Train, folder: Path, device: str = "cpu", threads: int = 
     )
     model = build(job.arch, data.shape, data.k, job.mean, job.std, job.training.seed)
     return course_task(job, model, job.training, given, folder, device, threads, form)
+
+
+def training_data(job: Train) -> Dataset:
+    return chosen_classes(subset(load(job.data, split="train"), job.per_class), job.only)
 
 
 class Given(NamedTuple):

@@ -1,11 +1,13 @@
 """Exhibits from beginning to end: what is to be done, in order; doing it; and what came of it."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from leastwise import engine
 from leastwise.papers import PAPERS
 from leastwise.papers.declare import Exhibit, Paper
 from leastwise.papers.recipes import Absent, Measured, Recipe, Trained, networks
@@ -57,22 +59,71 @@ class Silent:
         pass
 
 
-def execute(work: Iterable[Recipe], runner: Runner, show: Show = Silent()) -> dict[Recipe, str]:
-    """Do everything; what fails is left out, with all that needs it, and the rest goes on. Why each of them failed."""
+def execute(
+    work: Iterable[Recipe], runner: Runner, show: Show = Silent(), hands: engine.Hands = engine.HERE
+) -> dict[Recipe, str]:
+    """Do everything; what fails is left out, with all that needs it, and the rest goes on. Why each of them failed.
+
+    On a cluster trainings come first, side by side, and then the audits, whose pieces are spread over it.
+    """
     failed: dict[Recipe, str] = {}
+    if not isinstance(hands, engine.Local):
+        work = tuple(work)
+        failed |= train_side_by_side([one for one in work if isinstance(one, Trained)], runner, show, hands)
+        work = [one for one in work if isinstance(one, Measured)]
     for recipe in work:
         begun = time.monotonic()
-        broken = [one for one in needs(recipe) if one in failed]
         try:
-            if broken:
-                raise ValueError(f"a network that it needs failed ({failed[broken[0]]})")
+            check_needs(recipe, failed)
             task = runner.task(recipe)
             with show.during(recipe, task.names) as watch:
-                runner.run(recipe, task, watch)
+                runner.run(recipe, task, watch, hands)
+        except engine.Gone:
+            raise
         except Exception as error:  # whatever it is: one broken training must not cost the others
             failed[recipe] = said(error)
         show.after(recipe, time.monotonic() - begun, failed.get(recipe, ""))
     return failed
+
+
+def train_side_by_side(
+    trainings: Iterable[Trained], runner: Runner, show: Show, hands: engine.Hands
+) -> dict[Recipe, str]:
+    """Each begins as soon as a worker is free and what it needs is there. Why some failed."""
+    failed: dict[Recipe, str] = {}
+    waiting, under_way = dict.fromkeys(trainings), dict[Path, Trained]()
+
+    def ready() -> Iterator[engine.Errand | None]:
+        while waiting:
+            free = (one for one in waiting if not any(n in waiting or n in under_way.values() for n in needs(one)))
+            if (recipe := next(free, None)) is None:
+                yield None
+                continue
+            del waiting[recipe]
+            try:
+                check_needs(recipe, failed)
+                errand = runner.errand(recipe)
+            except Exception as error:
+                failed[recipe] = said(error)
+                show.after(recipe, 0.0, failed[recipe])
+                continue
+            under_way[errand.folder] = recipe
+            yield errand
+
+    for ended in engine.side_by_side(ready(), hands):
+        recipe = under_way.pop(ended.errand.folder)
+        if ended.failed:
+            failed[recipe] = ended.failed
+        else:
+            runner.tidy(ended.errand.folder)
+        show.after(recipe, ended.seconds, ended.failed)
+    return failed
+
+
+def check_needs(recipe: Recipe, failed: Mapping[Recipe, str]) -> None:
+    broken = [one for one in needs(recipe) if one in failed]
+    if broken:
+        raise ValueError(f"a network that it needs failed ({failed[broken[0]]})")
 
 
 def said(error: Exception) -> str:

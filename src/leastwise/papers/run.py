@@ -3,7 +3,7 @@
 import io
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -49,15 +49,34 @@ class Runner:
         """The work of one recipe, checked as far as it can be; what it needs must be finished."""
         return self.course(recipe) if isinstance(recipe, Trained) else self.audit(recipe)
 
-    def run(self, recipe: Recipe, task: engine.Task, watch: Watch = lambda event: None) -> None:
+    def run(
+        self,
+        recipe: Recipe,
+        task: engine.Task,
+        watch: Watch = lambda event: None,
+        hands: engine.Hands = engine.HERE,
+    ) -> None:
         """Do it; what an earlier run left goes on."""
         # An unfinished result of another version, or of a network that was trained anew, makes room.
-        task.run(watch, fresh=engine.claimed(task.folder) not in (None, task.claim))
+        task.run(watch, fresh=engine.claimed(task.folder) not in (None, task.claim), hands=hands)
+        if not task.finished:
+            raise ValueError(evidences.load(task.folder).warnings[-1])  # images that nobody could attack
         if isinstance(recipe, Measured):
             self.keep(recipe, task.folder)
             evidences.pack(task.folder)
-        for file in task.folder.glob(f"{MADE}*"):
+        self.tidy(task.folder)
+
+    def tidy(self, folder: Path) -> None:
+        for file in folder.glob(f"{MADE}*"):
             file.unlink()
+
+    def errand(self, t: Trained) -> engine.Errand:
+        """A training for whoever has the time; what it needs must be finished."""
+        root = self.store.results.absolute()
+        store = replace(self.store, results=root)
+        source = () if t.source is None else (store.folder(t.source) / WEIGHTS,)
+        make = partial(course_under, t, store.scale, self.device, self.threads)
+        return engine.Errand(make, partial(unchanged, t), unchanged(t), root, store.folder(t), source, replaces=True)
 
     def course(self, t: Trained) -> engine.Task:
         recipe = training(t)
@@ -174,6 +193,15 @@ class Runner:
                 z, outcome = auditor.attacked(name, attack, x, y, ids, auditor.model)
             pixels[name], logits[name] = outcome.x_adv[0].cpu().numpy(), z[0].cpu().numpy()
         return Picture(int(ids[0]), pixels, logits)
+
+
+def course_under(t: Trained, scale: str, device: str, threads: int, results: Path) -> engine.Task:
+    return Runner(Store(results, scale), device, threads).course(t)
+
+
+def unchanged(t: Trained) -> str:
+    """The digest of the images that a training reads, before any are made of them."""
+    return dataset(replace(t.data, change=(), steps=None) if made(t.data) else t.data, "train").digest()
 
 
 def by_condition(evidence: Evidence) -> dict[str, Any]:
