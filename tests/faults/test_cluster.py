@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from leastwise import cli, engine
@@ -39,6 +40,19 @@ def cluster(tmp_path: Path) -> Iterator[Machines]:
 def opened(dask_worker: Any) -> list[int]:
     """How often a worker opened the model and the data that it holds."""
     return [held.opened for name, held in dask_worker.plugins.items() if name.startswith("leastwise")]
+
+
+def test_a_cluster_started_here_listens_on_loopback_only(recwarn: pytest.WarningsRecorder) -> None:
+    with connected(workers=1), connected(workers=1):  # the second one does not complain about the port of the first
+        mine = psutil.Process()
+        sockets = [
+            one
+            for process in (mine, *mine.children(recursive=True))
+            for one in process.net_connections(kind="inet")
+            if one.status == psutil.CONN_LISTEN
+        ]
+    assert len(sockets) >= 4 and {one.laddr.ip for one in sockets} == {"127.0.0.1"}
+    assert not [one for one in recwarn if "already in use" in str(one.message)]
 
 
 def test_two_workers_started_here_find_the_same_bytes(undisturbed: bytes, tmp_path: Path) -> None:

@@ -268,7 +268,7 @@ def started(workers: int, safe: Security | None) -> Iterator[Client]:
         host="127.0.0.1",
         protocol="tls://" if safe else "tcp://",
         security=safe,
-        dashboard_address=None,
+        dashboard_address="127.0.0.1:0",  # any free port: another cluster may have the usual one
         memory_limit=None,
         silence_logs=logging.CRITICAL,
     ) as cluster:
