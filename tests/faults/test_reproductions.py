@@ -84,12 +84,17 @@ class Heard(Silent):
         self.said.append((recipe, failed))
 
 
+def two_runners(folder: Path) -> tuple[Runner, Runner]:
+    """One for this process, and one for the cluster, with results of their own."""
+    return Runner(Store(folder / "here", "smoke"), threads=1), Runner(Store(folder / "there", "smoke"), threads=1)
+
+
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("shared", [True, False], ids=["shared storage", "storage of its own"])
 def test_a_failed_training_marks_its_cells_and_nothing_else(
     shared: bool, cluster: Machines, tmp_path: Path, record_property: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here, there = (Runner(Store(tmp_path / name, "smoke"), threads=1) for name in ("here", "there"))
+    here, there = two_runners(tmp_path)
     work = to_do(WANTED, here.store)
     expected = execute(work, here)
     assert set(expected) == {WILD, WANTED[3]}
@@ -118,7 +123,7 @@ def test_a_training_whose_worker_is_killed_goes_on_elsewhere(
     cluster: Machines, tmp_path: Path, record_property: Record
 ) -> None:
     long = replace(ROBUST, epochs=12)
-    here, there = (Runner(Store(tmp_path / name, "smoke"), threads=1) for name in ("here", "there"))
+    here, there = two_runners(tmp_path)
     assert execute((long,), here) == {}
     folder, seen = there.store.folder(long), list[int]()
 
@@ -151,7 +156,7 @@ def test_a_training_whose_worker_is_killed_goes_on_elsewhere(
 def test_a_scheduler_that_dies_ends_the_command_and_what_is_finished_is_kept(
     cluster: Machines, tmp_path: Path, record_property: Record
 ) -> None:
-    here, there = (Runner(Store(tmp_path / name, "smoke"), threads=1) for name in ("here", "there"))
+    here, there = two_runners(tmp_path)
     work = to_do(WANTED[:1], here.store)
     assert execute(work, here) == {}
 
@@ -177,7 +182,7 @@ def test_an_interrupted_command_lets_go_of_the_trainings_under_way(
     cluster: Machines, tmp_path: Path, record_property: Record
 ) -> None:
     long = replace(ROBUST, epochs=40)
-    here, there = (Runner(Store(tmp_path / name, "smoke"), threads=1) for name in ("here", "there"))
+    here, there = two_runners(tmp_path)
     assert execute((long,), here) == {}
     lock = there.store.folder(long) / LOCK
 
