@@ -14,6 +14,7 @@ import pytest
 from leastwise import cli, engine
 from leastwise import evidence as evidences
 from leastwise.audit import audit
+from leastwise.engine import RUN
 from leastwise.models import load_checkpoint
 from leastwise.papers import Measured, Recipe, Released, Trained, pages, planned, selected
 from leastwise.papers import run as running
@@ -151,6 +152,15 @@ def test_what_exhibits_want_of_epochs_is_measured_while_training(
 
 
 CLEAN = replace(BOTH, conditions=("clean",), threat=None)
+
+
+def test_records_name_no_folder_of_this_machine(runner: Runner) -> None:
+    store = done(runner, BOTH)
+    assert json.loads((store.folder(BOTH) / RUN).read_text())["model"] == (
+        f"smoke/trainings/{store.folder(BOTH.model).name}/model.safetensors"
+    )
+    for file in store.results.rglob("*.json*"):
+        assert str(store.results) not in file.read_text(), file
 
 
 def test_epochs_that_nobody_measured_are_named(runner: Runner) -> None:

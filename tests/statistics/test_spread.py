@@ -6,7 +6,6 @@ from scipy import stats
 
 from leastwise.statistics import (
     boundary_error,
-    confidence_variance,
     cvar,
     false_positive_rate,
     gap,
@@ -148,15 +147,6 @@ def test_boundary_error_and_inflow() -> None:
     assert found[:2].tolist() == pytest.approx([0.3, -0.05]) and np.isnan(found[2])
     confusion = np.array([[6, 4, 0], [1, 9, 0], [5, 5, 10]])
     assert false_positive_rate(confusion).tolist() == pytest.approx([6 / 30, 9 / 30, 0 / 20])
-
-
-def test_p21_confidence_variance() -> None:
-    p = np.random.default_rng(0).dirichlet(np.ones(4), size=30)
-    p[0], p[1] = np.eye(4)[2], 0.25
-    labels = np.append([0, 1], np.full(28, 3))
-    found = confidence_variance((p**2).sum(1), labels, 4)
-    assert found[0] == pytest.approx(3 / 16) and found[1] == pytest.approx(0) and np.isnan(found[2])
-    assert found[3] == pytest.approx(p[2:].var(axis=1).mean())
 
 
 def test_p17_relabelling_classes_changes_no_number() -> None:

@@ -135,7 +135,8 @@ class Runner:
             )
         files(m)
         auditor, data = self.auditor(m)
-        about = {"model": str(self.place(m.model)), "data": m.data.name}
+        # Results are handed on with their records: no name of a folder of this machine.
+        about = {"model": self.place(m.model).relative_to(self.store.results).as_posix(), "data": m.data.name}
         task = engine.audit_task(auditor, data, self.store.folder(m), about=about)
         return replace(task, claim=task.claim | self.store.claim(m))
 

@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 
 from leastwise.evidence import Evidence
-from leastwise.geometry import confusion
+from leastwise.geometry import confusion, cvc, entropy
 from leastwise.report.findings import Finding, finding
 from leastwise.statistics import (
     Value,
     boundary_error,
-    confidence_variance,
     cvar,
     false_positive_rate,
     gini,
@@ -36,7 +35,6 @@ MANY = 200  # classes from which the groups of a ranking are left out: they take
 def fairness(evidence: Evidence, condition: str, cost: "np.ndarray | None" = None) -> dict[str, Any]:
     """Everything papers report on the spread over classes; `cost` is of taking the row's class for the column's."""
     found = finding(evidence, condition)
-    record = evidence.conditions[condition]
     accuracy = found.correct / np.where(found.n > 0, found.n, np.nan)
     counts = confusion(evidence, condition)
     present = int((found.n > 0).sum())
@@ -61,8 +59,8 @@ def fairness(evidence: Evidence, condition: str, cost: "np.ndarray | None" = Non
         "boundary_error": None if clean is None else numbers(boundary_error(clean, accuracy)),
         "false_positive_rate": numbers(false_positive_rate(counts)),
         "confusion_norm": number(off_diagonal_norm(counts)),
-        "confidence_variance": numbers(confidence_variance(record.p_squared, evidence.labels, evidence.k)),
-        "entropy": numbers(class_means(record.entropy, evidence)),
+        "confidence_variance": numbers(cvc(evidence, condition)),
+        "entropy": numbers(entropy(evidence, condition)),
         "rank_groups": [[evidence.names[c] for c in group] for group in found.ranking.groups]
         if present < MANY
         else None,
@@ -110,12 +108,6 @@ def off_diagonal_norm(counts: "np.ndarray") -> float:
     share = counts / np.maximum(counts.sum(1), 1)[:, None]
     np.fill_diagonal(share, 0.0)
     return float(np.linalg.norm(share, 2))
-
-
-def class_means(values: "np.ndarray", evidence: Evidence) -> "np.ndarray":
-    n = np.bincount(evidence.labels, minlength=evidence.k)
-    total = np.bincount(evidence.labels, weights=values.astype(np.float64), minlength=evidence.k)
-    return total / np.where(n > 0, n, np.nan)
 
 
 def number(value: float) -> float | None:

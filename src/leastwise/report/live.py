@@ -124,19 +124,28 @@ def bar(console: Console, label: str) -> Iterator[Show]:
 
 @contextmanager
 def lines(console: Console, label: str) -> Iterator[Show]:
-    begun, said = time.monotonic(), 0.0
+    first: list[tuple[float, float]] = []  # when, and how far: work that goes on begins in the middle
+    said = 0.0
 
     def show(fraction: float, note: str) -> None:
         nonlocal said
         now = time.monotonic()
+        if not first:
+            first.append((now, fraction))
         if now - said >= LINE_EVERY or fraction >= 1:
-            spent = now - begun
-            left = f"about {spent * (1 - fraction) / fraction:.0f} s left, " if spent > WARM_UP and fraction < 1 else ""
-            text = f"{label}: {100 * fraction:.0f} %, {left}{note}"
-            say(console, text)
+            left = time_left(*first[0], now, fraction)
+            about = "" if left is None else f"about {duration(left)} left, "
+            say(console, f"{label}: {100 * fraction:.0f} %, {about}{note}")
             said = now
 
     yield show
+
+
+def time_left(begun: float, already: float, now: float, fraction: float) -> float | None:
+    """Seconds to the end at the pace since `begun`, when `already` was done; None before that means something."""
+    if now - begun <= WARM_UP or not already < fraction < 1:
+        return None
+    return (1 - fraction) * (now - begun) / (fraction - already)
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from leastwise.statistics.game import Value, pair_game, source_game
 from leastwise.statistics.gate import Outcome, Result, SingleImages, Verdict, decide
 from leastwise.statistics.inequality import (
     boundary_error,
-    confidence_variance,
     cvar,
     false_positive_rate,
     gap,
@@ -63,7 +62,6 @@ __all__ = [
     "bounds",
     "class_groups",
     "class_wise",
-    "confidence_variance",
     "cvar",
     "decide",
     "dominated",

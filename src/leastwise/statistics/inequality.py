@@ -5,7 +5,7 @@ up by sampling noise where classes have few images: `spread` and `worst` say by 
 """
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from leastwise.statistics.intervals import PerClass
 
@@ -70,16 +70,6 @@ def false_positive_rate(confusion: Int[np.ndarray, "k k"]) -> PerClass:
     others = confusion.sum() - confusion.sum(1)
     with np.errstate(invalid="ignore", divide="ignore"):
         return flows_in / others
-
-
-def confidence_variance(
-    squared_norm: Float[np.ndarray, " n"], labels: Int[np.ndarray, " n"], k: int
-) -> Float[np.ndarray, " k"]:
-    """CVC (Tian Def. 5.1) per class from each image's Σ p²: mean(Σ p²)/C − 1/C², in [0, (C−1)/C²]; NaN if missing."""
-    n = np.bincount(labels, minlength=k)
-    total = np.bincount(labels, weights=squared_norm.astype(np.float64), minlength=k)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return total / n / k - 1 / k**2
 
 
 def ratio(part: float, whole: float) -> float:
