@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from leastwise.statistics import exact, expected_minimum, pair_game, probability_worst, source_game, worst
+from leastwise.statistics import discrepancy, exact, expected_minimum, pair_game, probability_worst, source_game, worst
 from leastwise.statistics.worst import minimum_bounds
 
 RESNET = np.array([0.663, 0.767, 0.367, 0.234, 0.365, 0.506, 0.732, 0.646, 0.737, 0.650])
@@ -51,6 +51,28 @@ def test_correction_takes_most_of_the_winners_curse(case: str, plug_in_bias: flo
     p, _, found = simulate(case, 300)
     assert np.mean([f.plug_in for f in found]) - p.min() == pytest.approx(plug_in_bias, abs=0.004)
     assert abs(np.mean([f.corrected for f in found]) - p.min()) < left
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_interval_of_the_true_discrepancy_covers(case: str) -> None:
+    p, n = CASES[case]
+    found = [discrepancy(k, n) for k in np.random.default_rng(0).binomial(n, p, size=(200, len(p)))]
+    assert np.mean([one.low <= np.ptp(p) <= one.high for one in found]) >= 0.94
+
+
+@pytest.mark.parametrize(("case", "left"), [("100 equal classes", 0.04), ("10 equal classes", 0.02)])
+def test_correction_takes_most_of_what_chance_adds_to_the_discrepancy(case: str, left: float) -> None:
+    """Of equal classes the true discrepancy is 0, and the corrected one never is below. Both ends leave their share."""
+    p, n = CASES[case]
+    found = [discrepancy(k, n) for k in np.random.default_rng(0).binomial(n, p, size=(100, len(p)))]
+    plug_in, corrected = (np.mean([getattr(one, name) for one in found]) for name in ("plug_in", "corrected"))
+    assert corrected < left and corrected < 0.4 * plug_in
+
+
+def test_correction_leaves_a_clear_discrepancy_alone() -> None:
+    p = np.array([0.1, 0.5, 0.9])
+    found = discrepancy((1000 * p).astype(np.int64), np.full(3, 1000))
+    assert found.plug_in == pytest.approx(0.8) and found.corrected == pytest.approx(0.8, abs=1e-6)
 
 
 def test_correction_leaves_a_clear_worst_class_alone() -> None:

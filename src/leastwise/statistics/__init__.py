@@ -33,7 +33,7 @@ from leastwise.statistics.race import Round, bounds, race, replay
 from leastwise.statistics.seeds import GroupDifference, class_groups, groups
 from leastwise.statistics.spread import Spread, homogeneity, spread, variance_bounds
 from leastwise.statistics.terms import Term, parse
-from leastwise.statistics.worst import Worst, expected_minimum, probability_worst, worst
+from leastwise.statistics.worst import Discrepancy, Worst, discrepancy, expected_minimum, probability_worst, worst
 
 __all__ = [
     "CONFIDENCE",
@@ -42,6 +42,7 @@ __all__ = [
     "ClassCounts",
     "ClassWise",
     "Counts",
+    "Discrepancy",
     "GroupDifference",
     "Outcome",
     "Paired",
@@ -64,6 +65,7 @@ __all__ = [
     "class_wise",
     "cvar",
     "decide",
+    "discrepancy",
     "dominated",
     "exact",
     "expected_minimum",

@@ -38,6 +38,28 @@ def worst(correct: ClassCounts, n: ClassCounts, confidence: float = CONFIDENCE) 
     return Worst(int(present[accuracy.argmin()]), plug_in, corrected, low, high, confidence)
 
 
+@dataclass(frozen=True)
+class Discrepancy:
+    """Best minus worst class (MCD). `low` to `high` covers the true difference, whichever classes make it."""
+
+    plug_in: float
+    corrected: float  # without what chance adds at both ends
+    low: float
+    high: float
+
+
+def discrepancy(correct: ClassCounts, n: ClassCounts, confidence: float = CONFIDENCE) -> Discrepancy:
+    """The best class is the one with the lowest share of mistakes; both ends share the error (Bonferroni)."""
+    each = (1 + confidence) / 2
+    lowest, fewest = worst(correct, n, each), worst(n - correct, n, each)
+    return Discrepancy(
+        1 - fewest.plug_in - lowest.plug_in,
+        max(0.0, 1 - fewest.corrected - lowest.corrected),
+        max(0.0, 1 - fewest.high - lowest.high),
+        1 - fewest.low - lowest.low,
+    )
+
+
 def minimum_bounds(correct: ClassCounts, n: ClassCounts, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Bounds of min p_c over classes that all have images, half of the error on each side.
 

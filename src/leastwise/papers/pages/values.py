@@ -12,7 +12,7 @@ from leastwise.evidence import Evidence
 from leastwise.papers.claims.base import Same, Statistic, average, change, combined, deviation, gap, shared
 from leastwise.papers.pages.given import Given, Triple, Value, tried
 from leastwise.papers.verdicts.view import Audited, Missing
-from leastwise.statistics import paired, spread, variance_bounds, wilson
+from leastwise.statistics import discrepancy, paired, spread, variance_bounds, wilson
 from leastwise.statistics import worst as worst_of
 
 Counts = tuple["np.ndarray", "np.ndarray"]
@@ -106,6 +106,12 @@ def mcd(same: Same) -> Triple:
     return value, max(0.0, low), min(100.0, high)
 
 
+def mcd_without_noise(same: Same) -> Triple:
+    """Chance raises the best class and lowers the worst."""
+    found = discrepancy(*counts(same))
+    return 100 * found.corrected, 100 * found.low, 100 * found.high
+
+
 def sd(same: Same) -> Triple:
     value, low, high = bootstrapped(same, deviation, 100.0)
     return value, max(0.0, low), high
@@ -177,4 +183,5 @@ CLASS_WISE: dict[str, Callable[[Same], Triple]] = {
     "CV": cv,
     "MCD": mcd,
     "CV without noise": cv_without_noise,
+    "MCD without noise": mcd_without_noise,
 }

@@ -1,0 +1,95 @@
+"""What is recorded under results/lite: it belongs to today's declarations, is whole, and says what the networks say."""
+
+import csv
+import io
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from leastwise import evidence as evidences
+from leastwise.data import load
+from leastwise.models import load_checkpoint
+from leastwise.papers import PAPERS, Measured, Recipe, Trained, pages, planned, selected
+from leastwise.papers.recipes import trainings
+from leastwise.papers.reproduce import drawings
+from leastwise.papers.stored import Store
+
+HERE = Path(__file__).parents[2]
+STORE = Store(HERE / "results", "lite")
+SMALL = 1_500_000  # bytes of weights
+SOME = 100  # images that are looked at again
+
+
+def recorded() -> list[Recipe]:
+    recipes = planned([one for paper in PAPERS.values() for one in paper.exhibits], "lite")[0]
+    return [one for one in dict.fromkeys((*trainings(recipes), *recipes)) if STORE.folder(one).is_dir()]
+
+
+def test_every_folder_is_a_finished_result_of_a_recipe_of_today() -> None:
+    found = recorded()
+    there = {path for kind in ("trainings", "audits") for path in (STORE.root / kind).iterdir()}
+    assert {STORE.folder(one) for one in found} == there
+    assert all(STORE.has(one) for one in found)
+    assert all(evidences.load(STORE.folder(one)).digest for one in found if isinstance(one, Measured))
+
+
+def test_weights_are_small_and_no_record_names_a_folder_of_a_machine() -> None:
+    for one in recorded():
+        if isinstance(one, Trained):
+            assert (STORE.folder(one) / "model.safetensors").stat().st_size < SMALL
+        for file in STORE.folder(one).glob("*.json*"):
+            assert '"/' not in file.read_text(), file
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar100"])
+def test_networks_say_what_their_evidence_says(name: str) -> None:
+    try:
+        data = load(f"{name}/test")
+    except (ValueError, FileNotFoundError) as error:
+        pytest.skip(f"{name} is not on this machine: {error}")
+    x, _, ids = data.batch(np.arange(SOME))
+    audits = [m for m in recorded() if isinstance(m, Measured) and m.data.name == name and "clean" in m.conditions]
+    assert audits
+    for m in audits:
+        model = load_checkpoint(STORE.folder(m.model) / "model.safetensors")
+        evidence = evidences.load(STORE.folder(m))
+        row = {int(one): place for place, one in enumerate(evidence.ids)}
+        both = [
+            (ours, row[int(one)]) for ours, one in zip(model(x).argmax(1).tolist(), ids, strict=True) if int(one) in row
+        ]
+        same = [ours == evidence.conditions["clean"].predicted[place] for ours, place in both]
+        assert both and sum(same) >= len(same) - 1, STORE.folder(m)
+
+
+def drawn_in_the_docs() -> list[str]:
+    """The exhibits that the command of the page of results draws."""
+    text = (HERE / "docs" / "results" / "lite.md").read_text().replace("\\\n", " ")
+    (line,) = [line for line in text.splitlines() if line.startswith("leastwise reproduce") and "--draw" in line]
+    return [word for word in shlex.split(line)[2:] if word.split("/")[0] in PAPERS]
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("paper", PAPERS)
+def test_pages_rebuild_without_data_and_without_training(paper: str, tmp_path: Path) -> None:
+    names = [name for name in drawn_in_the_docs() if name.startswith(f"{paper}/")]
+    (drawn,) = drawings([one for name in names for one in selected(name)], STORE, {})
+    pages.write(drawn.paper, drawn.exhibits, "lite", drawn.results, {}, tmp_path)
+    kept = STORE.root / "pages" / paper
+    assert {file.name for file in kept.iterdir()} == {file.name for file in tmp_path.iterdir()}
+    for file in tmp_path.glob("*.csv"):
+        now, then = (list(csv.reader(io.StringIO(one.read_text()))) for one in (file, kept / file.name))
+        assert len(now) == len(then) and all(map(same_cells, now, then)), file.name
+
+
+def same_cells(now: list[str], then: list[str]) -> bool:
+    return len(now) == len(then) and all(a == b or close(a, b) for a, b in zip(now, then, strict=True))
+
+
+def close(a: str, b: str) -> bool:
+    """Numbers may differ in their last figures on another processor."""
+    try:
+        return float(a) == pytest.approx(float(b), rel=1e-3, abs=1e-9)
+    except ValueError:
+        return False
