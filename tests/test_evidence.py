@@ -13,7 +13,8 @@ import torch
 from torch import nn
 
 from leastwise.attacks import NEVER, PGD, Clean, Threat, named
-from leastwise.audit import Ready, Step, audit, auditor, usual_batch
+from leastwise.attacks.cost import most_passes
+from leastwise.audit import Meanwhile, Ready, Step, audit, auditor, usual_batch
 from leastwise.balls import Linf
 from leastwise.data import Dataset
 from leastwise.evidence import FILE, PACKED, Evidence, Record, load, merge, pack
@@ -217,6 +218,23 @@ def test_an_audit_reports_progress(model: Classifier, unbalanced: Dataset) -> No
     fractions = [s.fraction for s in steps]
     assert len(steps) == 10 and fractions == sorted(fractions) and fractions[-1] == 1
     assert steps[-1].so_far.correct.tolist() == evidence.tally("pgd5").correct.tolist()
+
+
+def test_a_batch_that_takes_long_is_told_about_meanwhile(
+    model: Classifier, unbalanced: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leastwise.audit.TELL_EVERY", 0.0)
+    events: list[Ready | Step | Meanwhile] = []
+    evidence = audit(model, unbalanced, CONDITIONS, watch=events.append)  # one batch per condition
+    told = [event.fraction for event in events if not isinstance(event, Ready)]
+    assert told == sorted(told) and told[-1] == 1
+    within = [event for event in events if isinstance(event, Meanwhile) and event.condition == "pgd5"]
+    # Of the most passes that PGD-5 makes, one for each image that is left in the batch, from the first on.
+    most = most_passes(PGD5, unbalanced.k)
+    assert most is not None and len(within) > 1
+    assert within[0].fraction == pytest.approx(0.5 + 0.5 / most.forwards) and within[-1].fraction <= 1
+    assert audit(model, unbalanced, CONDITIONS).to_bytes() == evidence.to_bytes()
+    assert not any(module._forward_pre_hooks for module in model.modules())
 
 
 def test_an_audit_refuses_nothing_to_audit_and_logits_that_overflow(model: Classifier, unbalanced: Dataset) -> None:

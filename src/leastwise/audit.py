@@ -2,7 +2,9 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +12,7 @@ import torch
 from torch import nn
 
 from leastwise.attacks import BROKEN, Attack, Clean, Outcome, notes, uses_gradients
-from leastwise.attacks.cost import most_passes
+from leastwise.attacks.cost import Passes, most_passes
 from leastwise.data import Batch, Dataset
 from leastwise.evidence import Evidence, Record, join, record
 from leastwise.frame import Tally
@@ -22,6 +24,7 @@ from leastwise.types import Images, Labels, Logits
 
 MOST_IMAGES, MOST_BYTES = 1000, 1 << 30  # of a batch whose size nobody chose: images, and memory for their gradients
 PREFLIGHT_IMAGES = 100
+TELL_EVERY = 1.0  # seconds of a batch between two words on it
 TRIAL_FROM = 2000  # attacked images (summed over conditions) from which timing the forms of a model is worth it
 
 Conditions = tuple[tuple[str, Attack], ...]
@@ -68,9 +71,16 @@ class Step(NamedTuple):
     so_far: Tally  # all batches of this condition
 
 
-Watch = Callable[[Ready | AtMost | Planned | Step], None]
+class Meanwhile(NamedTuple):
+    """Progress inside a batch that takes long: at least so much is done, for few images need all passes."""
+
+    condition: str
+    fraction: float  # of the whole audit
+
+
+Watch = Callable[[Ready | AtMost | Planned | Step | Meanwhile], None]
 Kept = Callable[[int, Labels, Images], None]  # number of the batch in its shard, ids, attacked images
-Heard = Callable[[int, Tally], None]  # images done, and what was found in all batches so far
+Heard = Callable[[float, Tally | None], None]  # images done, and what was found in them; nothing yet inside a batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,8 +124,9 @@ class Auditor:
             watch(Ready(prepared))
             for number, (name, _) in enumerate(conditions):
 
-                def share(done: int, so_far: Tally, name: str = name, number: int = number) -> None:
-                    watch(Step(name, (number + done / len(data)) / len(conditions), so_far))
+                def share(done: float, so_far: Tally | None, name: str = name, number: int = number) -> None:
+                    fraction = (number + done / len(data)) / len(conditions)
+                    watch(Meanwhile(name, fraction) if so_far is None else Step(name, fraction, so_far))
 
                 def pieces(
                     name: str = name, heard: Heard = share, so_far: Tally = Tally.empty(data.k)
@@ -146,17 +157,22 @@ class Auditor:
     ) -> Record:
         """One condition on one shard; `before` is what earlier shards found. `kept` gets the images of every batch."""
         attack = dict(self.recipe.conditions)[name]
+        most = most_passes(attack, data.k)
+
+        def meanwhile(done: int, images: float) -> None:
+            heard(done + images, None)
 
         def batches(so_far: Tally = before) -> Iterator[Record]:
             for number, batch in enumerate(data.batches(self.batch_size, positions)):
                 x, y, ids = Batch(*(part.to(self.device) for part in batch))
-                z, outcome = self.attacked(name, attack, x, y, ids, crafted_on)
+                with told_meanwhile(crafted_on, most, len(y), partial(meanwhile, int(so_far.n.sum()))):
+                    z, outcome = self.attacked(name, attack, x, y, ids, crafted_on)
                 check_finite(z, outcome, y, name, data.names)
                 so_far = so_far + Tally.count(y, z.argmax(dim=1) == y, data.k)
                 if self.recipe.images:
                     kept(number, ids, outcome.x_adv)
                 yield record(z, y, x, outcome, self.in_8_bits(outcome.x_adv) if self.recipe.images else None)
-                heard(int(so_far.n.sum()), so_far)
+                heard(float(so_far.n.sum()), so_far)
 
         return join(batches(), len(positions))
 
@@ -241,6 +257,27 @@ def at_most(auditor: Auditor, data: Dataset, crafted_on: Classifier) -> AtMost:
     backward = time.monotonic() - begun - forward
     each = sum(one.forwards for one in known) * forward + backwards * backward
     return AtMost(each / len(x) * len(data))
+
+
+@contextmanager
+def told_meanwhile(
+    model: Classifier, most: Passes | None, images: int, heard: Callable[[float], None]
+) -> Iterator[None]:
+    """While a batch is attacked, now and then: how many of its images the passes so far are enough for."""
+    seen, said = 0, time.monotonic()
+
+    def count(_: nn.Module, given: tuple[Images, ...]) -> None:
+        nonlocal seen, said
+        seen, now = seen + len(given[0]), time.monotonic()
+        if most is not None and now - said >= TELL_EVERY:
+            heard(min(seen / most.forwards, float(images)))
+            said = now
+
+    hook = model.register_forward_pre_hook(count)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 def tallied(data: Dataset, positions: "np.ndarray", found: Record) -> Tally:

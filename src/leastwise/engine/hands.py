@@ -52,7 +52,7 @@ class Gone(ValueError):
     """Nobody is left to compute anything."""
 
 
-Heard = Callable[[Piece, int, Tally], None]  # of a piece: images done, and what was found in them
+Heard = Callable[[Piece, float, Tally | None], None]  # of a piece: images done, and what was found in whole batches
 Kept = Callable[[str, bytes], None]  # name and content of a file with attacked images
 
 
@@ -68,7 +68,7 @@ class Work:
     seconds: float | None = None  # that all of it takes at most, on this machine
 
     def compute(self, piece: Piece, heard: Heard, kept: Kept) -> bytes:
-        def done(count: int, so_far: Tally) -> None:
+        def done(count: float, so_far: Tally | None) -> None:
             heard(piece, count, so_far)
 
         found = self.auditor.piece(

@@ -191,9 +191,11 @@ def attack_shards(
                 where[piece_name(shard, c)] = shard
                 yield Piece(piece_name(shard, c), condition, positions)
 
-    def heard(piece: Piece, count: int, tally: Tally) -> None:
-        if count < len(piece.positions):  # the whole piece is told below, when it is safe
-            share = (ended + count / len(piece.positions)) / (len(shards) * len(names))
+    def heard(piece: Piece, count: float, tally: Tally | None) -> None:
+        share = (ended + count / len(piece.positions)) / (len(shards) * len(names))
+        if tally is None:
+            watch(audits.Meanwhile(piece.condition, share))
+        elif count < len(piece.positions):  # the whole piece is told below, when it is safe
             watch(audits.Step(piece.condition, share, so_far[piece.condition] + tally))
 
     for found in hands.pieces(work, wanted(), heard):

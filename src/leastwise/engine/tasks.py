@@ -29,7 +29,7 @@ RACE = "race.json"
 SUMMARY = "summary.json"  # made from the evidence by the report, and never left beside another audit's
 OUTPUTS = (*trains.FILES, evidences.FILE, evidences.PACKED, RACE, SUMMARY, RUN, MANIFEST)
 
-Event = trains.Step | Epoch | audits.Step | audits.Ready | audits.AtMost | audits.Planned | Round
+Event = trains.Step | Epoch | audits.Step | audits.Meanwhile | audits.Ready | audits.AtMost | audits.Planned | Round
 Watch = Callable[[Event], None]
 
 

@@ -18,7 +18,7 @@ from rich.progress import (
 )
 
 from leastwise import train
-from leastwise.audit import AtMost, Planned, Ready
+from leastwise.audit import AtMost, Meanwhile, Planned, Ready
 from leastwise.engine import Event
 from leastwise.frame import Tally
 from leastwise.objectives import Epoch, Seen
@@ -52,6 +52,8 @@ def progress(console: Console, label: str, names: Sequence[str]) -> Iterator[Cal
                 pass  # a race is shown by `racing`: nobody knows how long it takes
             elif isinstance(event, train.Step):
                 show(event.fraction, f"epoch {event.epoch}")
+            elif isinstance(event, Meanwhile):
+                show(event.fraction, event.condition)
             else:
                 show(event.fraction, f"{event.condition} {tally_text(event.so_far, names)}")
 
