@@ -279,6 +279,14 @@ def test_claims_are_written_in_the_units_of_the_page() -> None:
     assert row_of(Finding("", 0.5, nan, nan, "undecided", unit="%")).number == "50 %"
 
 
+def test_a_claim_without_a_number_says_why() -> None:
+    """As the rank correlation of changes that are the same for all classes."""
+    nan = float("nan")
+    row = row_of(Finding("correlation", nan, nan, nan, "undecided", nan))
+    assert row.number == row.why_not == UNDEFINED
+    assert row_of(Finding("correlation", 0.5, 0.1, 0.8, "holds")).why_not == ""
+
+
 def row_of(finding: Finding) -> Row:
     return Row("C1", "", "", "", "lite", finding, finding.verdict)
 

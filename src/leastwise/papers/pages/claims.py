@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from leastwise.papers.claims import CLAIMS, Finding
 from leastwise.papers.declare import Exhibit
 from leastwise.papers.pages.given import Given
-from leastwise.papers.pages.sheets import plain, signs
+from leastwise.papers.pages.sheets import UNDEFINED, plain, signs
 from leastwise.papers.verdicts import Judged
 from leastwise.papers.verdicts.view import Missing
 from leastwise.report.export import csv_text
@@ -52,10 +52,16 @@ class Row:
         return "" if self.scale == "smoke" or self.finding is None else self.finding.verdict
 
     @property
+    def why_not(self) -> str:
+        return self.missing or (UNDEFINED if self.number == UNDEFINED else "")
+
+    @property
     def number(self) -> str:
         if self.finding is None:
             return ""
         value, low, high = shown(self.finding)
+        if math.isnan(value):
+            return UNDEFINED
         unit = f" {self.finding.unit}" if self.finding.unit else ""
         return f"{short(value)}{unit}{'' if math.isnan(low) else f' [{short(low)}, {short(high)}]'}"
 
@@ -140,7 +146,7 @@ def as_csv(found: Sequence[Row]) -> str:
             p = "" if one.p is None else f"{one.p:.3g}"
             values = [one.what, *map(plain, shown(one)), one.unit, p]
         lines.append(
-            [row.claim, row.statement, row.exhibit, row.on, row.scale, *values, row.own, row.verdict, row.missing]
+            [row.claim, row.statement, row.exhibit, row.on, row.scale, *values, row.own, row.verdict, row.why_not]
         )
     return csv_text(lines)
 
