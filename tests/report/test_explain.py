@@ -113,13 +113,11 @@ def test_overfitting_is_read_from_the_record_of_a_training(tmp_path: Path) -> No
 
     lines = [line(1, [3, 3], [3, 2]), line(2, [6, 5], [6, 4]), line(3, [9, 9], [3, 4])]
     (tmp_path / "epochs.jsonl").write_text("\n".join(lines))
-    found = overfitted(tmp_path, 2)
+    found = overfitted(tmp_path)
     assert found["images"] == "valid" and found["best_epoch"] == 2
     assert found["lost"] == pytest.approx([0.3, 0.0]) and found["gap"] == pytest.approx([0.6, 0.5])
-    with pytest.raises(ValueError, match="2 classes and the model 5"):
-        overfitted(tmp_path, 5)
     with pytest.raises(ValueError, match="there is no record of a training"):
-        overfitted(tmp_path / "nowhere", 2)
+        overfitted(tmp_path / "nowhere")
 
 
 def test_what_lies_beside_other_evidence_is_not_used(tmp_path: Path) -> None:
@@ -180,5 +178,20 @@ def test_the_command_audits_looks_at_features_and_feeds_the_report(
     two = json.loads(Path("two.json").read_text())
     assert two["between"]["models"] == ["t/model.pt", str(folder)]
     assert two["models"]["t/model.pt"]["confusion"] == two["models"][str(folder)]["confusion"]
-    assert cli.main(["explain", str(folder), "--without", "nobody=x"]) == 2
-    assert "there is no class 'nobody'" in capsys.readouterr().err
+    for wrong in ("nobody", "10"):
+        assert cli.main(["explain", str(folder), "--without", f"{wrong}={folder}"]) == 2
+        assert f"there is no class '{wrong}'" in capsys.readouterr().err
+    few = {"robust": {"n": [1, 1], "correct": [0, 1]}, "clean": {"n": [1, 1], "correct": [0, 1]}}
+    Path("other").mkdir()
+    Path("other/epochs.jsonl").write_text(json.dumps({"epoch": 1} | few | {"valid": few}))
+    assert cli.main(["explain", str(folder), "--training", "other"]) == 2
+    assert "2 classes and the model 10" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", [["--training", "nowhere"], ["--without", "0=nowhere"]])
+def test_a_wrong_folder_is_found_out_before_anything_is_audited(
+    option: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["explain", "no-such-model.pt", *option]) == 2
+    assert "nowhere" in capsys.readouterr().err

@@ -1,6 +1,6 @@
 """`leastwise explain`."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -57,13 +57,22 @@ class Explain:
         names = (self.target.model, *self.others.more)
         if len(set(names)) != len(names):
             raise ValueError("the same model was given twice: give each once")
+        # Opened before anything is audited: a wrong folder must not cost an audit.
+        without = removed(self.without) if self.without else {}
+        overfitting = report.overfitted(Path(self.training)) if self.training else None
         made: dict[str, dict[str, Any]] = {}
         for number, name in enumerate(names):
             folder, found, evidence = self.explained(console, name)
-            if number == 0 and self.without:
-                found["homing"] = report.homed(evidence, removed(self.without, evidence), found["condition"])
-            if number == 0 and self.training:
-                found["overfitting"] = report.overfitted(Path(self.training), evidence.k)
+            if number == 0 and without:
+                numbered = {number_of(cls, evidence.names): audit for cls, audit in without.items()}
+                found["homing"] = report.homed(evidence, numbered, found["condition"])
+            if number == 0 and overfitting:
+                if len(overfitting["lost"]) != evidence.k:
+                    raise ValueError(
+                        f"the training in {self.training} has {len(overfitting['lost'])} classes and the model "
+                        f"{evidence.k}: give its own"
+                    )
+                found["overfitting"] = overfitting
             write_json(folder / report.EXPLAIN, found)
             made[name] = found
         for name, found in made.items():
@@ -128,7 +137,7 @@ def stated(found: dict[str, Any] | None, name: str) -> dict[str, Any]:
     return found
 
 
-def removed(text: str, evidence: "Evidence") -> Mapping[int, "Evidence"]:
+def removed(text: str) -> dict[str, "Evidence"]:
     """`dog=DIR,cat=DIR`: audits of networks without a class."""
     from leastwise import report
 
@@ -137,9 +146,13 @@ def removed(text: str, evidence: "Evidence") -> Mapping[int, "Evidence"]:
         cls, equals, folder = part.partition("=")
         if not equals:
             raise ValueError(f"--without has the form CLASS=DIR, but saw {part!r}")
-        wanted = class_of(cls.strip(), evidence.names)
-        if isinstance(wanted, str) and wanted not in evidence.names:
-            raise ValueError(f"there is no class {wanted!r}: choose {', '.join(evidence.names)}")
-        number = evidence.names.index(wanted) if isinstance(wanted, str) else wanted
-        found[number] = report.opened(Path(folder.strip())).evidence
+        found[cls.strip()] = report.opened(Path(folder.strip())).evidence
     return found
+
+
+def number_of(cls: str, names: Sequence[str]) -> int:
+    wanted = class_of(cls, names)
+    number = names.index(wanted) if wanted in names else wanted
+    if isinstance(number, str) or number >= len(names):
+        raise ValueError(f"there is no class {cls!r}: choose {', '.join(names)}")
+    return number

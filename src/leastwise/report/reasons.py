@@ -147,7 +147,7 @@ def homed(evidence: Evidence, without: Mapping[int, Evidence], condition: str) -
     }
 
 
-def overfitted(folder: Path, k: int) -> dict[str, Any]:
+def overfitted(folder: Path) -> dict[str, Any]:
     """Class-wise robust overfitting from the record of a training: its test images, or else its validation images."""
     path = folder / "epochs.jsonl"
     try:
@@ -161,8 +161,6 @@ def overfitted(folder: Path, k: int) -> dict[str, Any]:
         raise ValueError(
             f"there is no record of a training in {folder}: give a folder that `leastwise train` wrote"
         ) from None
-    if len(train[0].n) != k:
-        raise ValueError(f"the training in {folder} has {len(train[0].n)} classes and the model {k}: give its own")
     found = overfitting(train, test)
     return {
         "images": part,
