@@ -295,3 +295,20 @@ def test_power_says_what_the_formulas_say(capsys: pytest.CaptureFixture[str]) ->
         in run(capsys, "power", "5%", "--between", "classes", "--accuracy", "20%")[1]
     )
     assert "threshold of 25 %" in run(capsys, "power", "5%", "--between", "threshold", "--accuracy", "25%")[1]
+
+
+@pytest.mark.parametrize(
+    ("names", "short"),
+    [
+        (["/r/a/model.pt", "/r/b/model.pt"], ["a", "b"]),
+        (["/r/a/model.pt", "/r/a/last.pt"], ["model.pt", "last.pt"]),
+        (["r/a/x/model.pt", "r/b/model.pt"], ["a/x", "b"]),
+        (["a.pt", "b.pt"], ["a.pt", "b.pt"]),
+        (["r/a", "r"], ["r/a", "r"]),
+        (["/r/a/model.pt"], ["/r/a/model.pt"]),
+        (["a/m", "./a/m"], ["a/m", "./a/m"]),
+        (["", "r/a"], ["", "r/a"]),
+    ],
+)
+def test_models_are_named_by_what_tells_them_apart(names: list[str], short: list[str]) -> None:
+    assert report.told_apart(names) == short

@@ -61,7 +61,7 @@ class Explain:
         without = removed(self.without) if self.without else {}
         overfitting = report.overfitted(Path(self.training)) if self.training else None
         made: dict[str, dict[str, Any]] = {}
-        for number, name in enumerate(names):
+        for number, (name, label) in enumerate(zip(names, report.told_apart(names), strict=True)):
             folder, found, evidence = self.explained(console, name)
             if number == 0 and without:
                 numbered = {number_of(cls, evidence.names): audit for cls, audit in without.items()}
@@ -74,7 +74,7 @@ class Explain:
                     )
                 found["overfitting"] = overfitting
             write_json(folder / report.EXPLAIN, found)
-            made[name] = found
+            made[label] = found
         for name, found in made.items():
             for line in report.explain_text(name, found):
                 report.say(console, line)

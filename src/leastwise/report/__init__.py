@@ -11,7 +11,7 @@ from leastwise.report.page import Audited, page
 from leastwise.report.racing import race_sentence, racing
 from leastwise.report.reasons import FILE as EXPLAIN
 from leastwise.report.reasons import across, homed, overfitted, reasons
-from leastwise.report.results import facts, measured, opened, opened_all
+from leastwise.report.results import facts, measured, opened, opened_all, told_apart
 from leastwise.report.summary import summary
 from leastwise.report.table import compared, headline, pick, print_classes, say, what_changed
 
@@ -53,6 +53,7 @@ __all__ = [
     "table_latex",
     "table_markdown",
     "told",
+    "told_apart",
     "transfer",
     "what_changed",
     "write_csv",

@@ -28,6 +28,11 @@ def step_of(size: int) -> int:
     return 34 if size <= NUMBERED else 20 if size <= 24 else 15 if size <= NAMED else max(2, 600 // size)
 
 
+def written(value: float, digits: int) -> str:
+    """With a true minus sign, and none before a zero."""
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
+
+
 def heat(
     cells: Sequence[tuple[str, str, float]],
     rows: Sequence[str],
@@ -36,7 +41,10 @@ def heat(
     look: Look,
     about: str,
 ) -> Spec:
-    """Row to column; `firsts` begin a superclass and get a line before them. Cells of 0 and missing ones stay empty."""
+    """Row to column; `firsts` begin a superclass and get a line before them.
+
+    Missing cells stay empty, and of shares and counts those of 0 too; a cosine of 0 is a number like any other.
+    """
     size = max(len(rows), len(columns))
     numbers, step = size <= NUMBERED, step_of(len(rows))
     named = size <= NAMED
@@ -46,10 +54,10 @@ def heat(
             "name": a,
             "to": b,
             "value": float(f"{v:.4g}"),
-            "text": f"{v:.{look.digits}f}".replace("-", "−") if abs(v) >= smallest else "",
+            "text": written(v, look.digits) if abs(v) >= smallest or look.signed else "",
         }
         for a, b, v in cells
-        if v == v and v != 0
+        if v == v and (v != 0 or look.signed)
     ]
     top = max([*(abs(v) for a, b, v in cells if a != b and v == v), look.least_top])
     square = rows is columns or list(rows) == list(columns)

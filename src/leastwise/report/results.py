@@ -29,11 +29,31 @@ def opened_all(folders: Sequence[Path], names: Sequence[str] = ()) -> tuple[Audi
     found = [opened(folder) for folder in folders]
     if names and len(names) != len(found):
         raise ValueError(f"{len(found)} results need {len(found)} names, but saw {len(names)}: separate them by commas")
-    choices = (list(names), [one.name for one in found], [f.resolve().name for f in folders], list(map(str, folders)))
+    choices = (
+        list(names),
+        told_apart([one.name for one in found]),
+        [f.resolve().name for f in folders],
+        list(map(str, folders)),
+    )
     chosen = next((c for c in choices if c and len(set(c)) == len(found)), None)
     if chosen is None:
         raise ValueError("the same result was given twice: give each folder once")
     return tuple(replace(one, name=name) for name, one in zip(chosen, found, strict=True))
+
+
+def told_apart(names: Sequence[str]) -> list[str]:
+    """Paths without the folders and the ending that all of them share; a single one, and other names, stay."""
+    parts = [Path(name).parts for name in names]
+    most = min(map(len, parts)) - 1  # one word of each stays
+    front = shared(parts, most)
+    back = shared([part[::-1] for part in parts], most - front)
+    short = ["/".join(part[front : len(part) - back]) for part in parts]
+    return short if len(set(short)) == len(names) > 1 else list(names)
+
+
+def shared(parts: Sequence[Sequence[str]], most: int) -> int:
+    """How many words all of them begin with."""
+    return next((at for at in range(most) if len({part[at] for part in parts}) > 1), max(0, most))
 
 
 def facts(folder: Path) -> dict[str, Any]:
