@@ -272,11 +272,18 @@ def test_a_page_says_which_networks_stand_for_others() -> None:
 
 def test_claims_are_written_in_the_units_of_the_page() -> None:
     finding = Finding("", 0.1234, -0.001, 0.25, "undecided", unit="points")
-    assert row_of(finding).number == "12.3 points [−0.1, 25]"
+    assert row_of(finding).number == "12.3 points [−0.1, 25.0]"
     assert row_of(replace(finding, unit="%²")).number == "1234 %² [−10, 2500]"
-    assert row_of(replace(finding, value=1e-17, unit="")).number == "0 [−0.001, 0.25]"
+    assert row_of(replace(finding, value=1e-17, unit="")).number == "0.000 [−0.001, 0.250]"
     nan = float("nan")
-    assert row_of(Finding("", 0.5, nan, nan, "undecided", unit="%")).number == "50 %"
+    assert row_of(Finding("", 0.5, nan, nan, "undecided", unit="%")).number == "50.0 %"
+    assert row_of(Finding("", 0.01083, 0.01049, 0.0112, "holds")).number == "0.0108 [0.0105, 0.0112]"
+    assert row_of(Finding("", 0.0, 0.0, 0.0, "undecided")).number == "0 [0, 0]"
+
+
+@pytest.mark.parametrize(("p", "said"), [(None, ""), (float("nan"), ""), (0.0321, "p = 0.032"), (0.0, "p < 0.0001")])
+def test_chances_are_written_without_digits_that_nobody_knows(p: float | None, said: str) -> None:
+    assert row_of(Finding("", 0.5, 0.1, 0.8, "holds", p)).chance == said
 
 
 def test_a_claim_without_a_number_says_why() -> None:

@@ -11,10 +11,13 @@ from leastwise.papers.pages.sheets import UNDEFINED, plain, signs
 from leastwise.papers.verdicts import Judged
 from leastwise.papers.verdicts.view import Missing
 from leastwise.report.export import csv_text
+from leastwise.report.heat import written
 
 TIMES = {"%": 100.0, "points": 100.0, "%²": 1e4}  # findings are shares
 SMOKE = "smoke: shows only that everything runs"
 NOT_MEASURED = "not measured"
+SMALLEST_P = 0.0001
+TINY = 1e-9  # what rounding errors leave of 0
 HEADER = (
     "claim",
     "statement",
@@ -63,7 +66,16 @@ class Row:
         if math.isnan(value):
             return UNDEFINED
         unit = f" {self.finding.unit}" if self.finding.unit else ""
-        return f"{short(value)}{unit}{'' if math.isnan(low) else f' [{short(low)}, {short(high)}]'}"
+        first, *ends = alike(value, low, high)
+        return f"{first}{unit}{'' if math.isnan(low) else f' [{ends[0]}, {ends[1]}]'}"
+
+    @property
+    def chance(self) -> str:
+        """The p-value; far tails of approximate distributions are not worth their digits."""
+        p = self.finding.p if self.finding else None
+        if p is None or math.isnan(p):
+            return ""
+        return f"p < {SMALLEST_P:g}" if p < SMALLEST_P else f"p = {p:.2g}"
 
 
 @dataclass(frozen=True)
@@ -99,11 +111,11 @@ def shown(one: Finding) -> tuple[float, float, float]:
     return times * one.value, times * one.low, times * one.high
 
 
-def short(value: float) -> str:
-    """Three digits; what rounding errors leave of 0 is 0."""
-    if math.isnan(value):
-        return "–"
-    return (f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}" if abs(value) > 1e-9 else "0").replace("-", "−")
+def alike(*values: float) -> tuple[str, ...]:
+    """With the same decimals, three digits or four of the largest."""
+    largest = max((abs(v) for v in values if math.isfinite(v)), default=0.0)
+    digits = 0 if largest >= 1000 or largest < TINY else 1 if largest >= 10 else 2 - math.floor(math.log10(largest))
+    return tuple("–" if math.isnan(v) else written(v, digits) for v in values)
 
 
 def rows(judged: Sequence[Judged], exhibits: Sequence[Exhibit], scale: str, given: dict[str, Given]) -> tuple[Row, ...]:
