@@ -211,6 +211,10 @@ def test_lite_puts_heavy_attacks_on_fewer_images() -> None:
     assert isinstance(light, Measured) and isinstance(heavy, Measured)
     assert light.conditions == ("clean", "pgd20", "cw20") and light.data.per_class is None
     assert heavy.conditions == ("autoattack",) and heavy.data.per_class == 100 and heavy.model == light.model
+    (table1,) = selected("tian2021/table1")
+    heavy_ones = [one for one in table1("lite")["Madry, 2000 images"] if isinstance(one, Measured)]
+    seen = {one.conditions: one.data.per_class for one in heavy_ones}
+    assert seen == {("cwinf:100",): 200, ("nattack:50",): 20}
 
 
 def lite(net: Trained) -> Trained:

@@ -108,7 +108,7 @@ LITE_SAME = ("resnet18", "resnet9", "wrn-34-10")  # never in one exhibit: one ne
 LITE_TOO_LARGE = ("imagenet", "tiny-imagenet")
 LITE_FOLLOWED = 2000  # images, at least one of each class, that are looked at after every epoch
 # Attacks that take hours on all images: shorter, and on so many images of each class.
-LITE_HEAVY = {"autoattack": ("autoattack", 100), "cwinf": ("cwinf:100", 20), "nattack": ("nattack:50", 20)}
+LITE_HEAVY = {"autoattack": ("autoattack", 100), "cwinf": ("cwinf:100", 200), "nattack": ("nattack:50", 20)}
 
 
 def lite_obstacle(model: Trained | Released) -> str:

@@ -1,0 +1,92 @@
+"""Fills the tables of docs/results/lite.md from the CSV files under results/lite/pages.
+
+    python -m scripts.lite_tables
+
+A comment such as `<!-- tian2021/table5; rows CIFAR-10, CIFAR-100; columns * CV* -->` stands before each table and says what is
+in it; `<!-- claims -->` stands before the table of verdicts. Several patterns are separated by commas, * stands for
+anything. A test holds the page to what this writes.
+"""
+
+import csv
+import re
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from leastwise.papers import PAPERS
+from leastwise.papers.claims import CLAIMS
+from leastwise.papers.pages.claims import NOT_MEASURED, counted
+from leastwise.report.heat import written
+
+HERE = Path(__file__).parents[1]
+PAGE = HERE / "docs" / "results" / "lite.md"
+PAGES = HERE / "results" / "lite" / "pages"
+BLOCK = re.compile(r"(<!-- (?P<what>[^>]+?) -->\n)(?:\|.*\n)*")
+Line = dict[str, str]
+
+
+def filled(text: str) -> str:
+    """The page with every table as the results have it."""
+    return BLOCK.sub(lambda block: block[1] + "".join(f"{row}\n" for row in table(block["what"])), text)
+
+
+def table(what: str) -> list[str]:
+    if what == "claims":
+        return verdicts()
+    exhibit, *choices = (part.strip() for part in what.split(";"))
+    wanted = {kind: rest for kind, _, rest in (choice.partition(" ") for choice in choices)}
+    rows, columns = (patterns(wanted.get(kind, "*")) for kind in ("rows", "columns"))
+    lines = [
+        line
+        for line in read(PAGES / f"{exhibit}.csv")
+        if line["ours"] and chosen(line["row"], rows) and chosen(line["column"], columns)
+    ]
+    if not lines:
+        raise ValueError(f"nothing in {exhibit} is called so: {what}")
+    cells = {(line["row"], line["column"]): cell(line) for line in lines}
+    units = {line["column"]: line["unit"] for line in lines}
+    head = ["", *(f"{name}, {unit}" for name, unit in units.items())]
+    body = [[row, *(cells.get((row, column), "") for column in units)] for row in dict.fromkeys(row for row, _ in cells)]
+    return markdown(head, body)
+
+
+def cell(line: Line) -> str:
+    """Ours with its interval, and what the paper prints in italics."""
+    ours, low, high = (line[name] and written(float(line[name]), 1) for name in ("ours", "low", "high"))
+    printed = f" *{line['printed'].replace('-', '−')}*" if line["printed"] else ""
+    return f"{ours}{f' [{low}, {high}]' if low else ''}{printed}"
+
+
+def verdicts() -> list[str]:
+    """Every claim with how many of the cases that were measured decide it, over all papers."""
+    found: dict[str, dict[tuple[str, str], str]] = {}
+    for paper in PAPERS:
+        for line in read(PAGES / paper / "claims.csv"):
+            found.setdefault(line["claim"], {})[line["exhibit"], line["measured on"]] = line["verdict"]
+    measured = {claim: [v for v in cases.values() if v != NOT_MEASURED] for claim, cases in found.items()}
+    said = {claim: counted(cases) if cases else NOT_MEASURED for claim, cases in measured.items()}
+    return markdown(
+        ["", "claim", "at this scale"],
+        [[name, claim.statement, said.get(name, NOT_MEASURED)] for name, claim in CLAIMS.items()],
+    )
+
+
+def markdown(head: list[str], body: Iterable[list[str]]) -> list[str]:
+    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *body)]
+
+
+def patterns(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(", "))
+
+
+def chosen(name: str, among: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, one) for one in among)
+
+
+def read(file: Path) -> list[Line]:
+    with file.open(newline="") as content:
+        return list(csv.DictReader(content))
+
+
+if __name__ == "__main__":
+    PAGE.write_text(filled(PAGE.read_text()))
