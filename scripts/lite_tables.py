@@ -46,7 +46,9 @@ def table(what: str) -> list[str]:
     cells = {(line["row"], line["column"]): cell(line) for line in lines}
     units = {line["column"]: line["unit"] for line in lines}
     head = ["", *(f"{name}, {unit}" for name, unit in units.items())]
-    body = [[row, *(cells.get((row, column), "") for column in units)] for row in dict.fromkeys(row for row, _ in cells)]
+    body = [
+        [row, *(cells.get((row, column), "") for column in units)] for row in dict.fromkeys(row for row, _ in cells)
+    ]
     return markdown(head, body)
 
 

@@ -16,7 +16,7 @@ from leastwise.data.classes import CIFAR10, CIFAR10_GROUPS
 from leastwise.frame import ClassFrame
 from leastwise.papers import PAPERS, Exhibit, Measured, Recipe, narrowed, planned
 from leastwise.papers.claims import Finding
-from leastwise.papers.pages import DRAWINGS, EXHIBITS, draw, figure_csv, heading, write
+from leastwise.papers.pages import DRAWINGS, EXHIBITS, basis, draw, figure_csv, heading, lighter, write
 from leastwise.papers.pages.claims import SMOKE, Row
 from leastwise.papers.pages.given import NOT_RUN, Given, Value
 from leastwise.papers.pages.sheets import UNCOMPARED, UNDEFINED, as_csv, as_latex, as_rows, sheet
@@ -268,6 +268,14 @@ def test_a_page_says_which_networks_stand_for_others() -> None:
     assert "At this scale small stands for resnet18, resnet50: trainings that differ in their seed only." in made.notes
     one = draw(given("benz2021/fig4", {recipes[0]: found(recipes[0])}, "lite"))
     assert one.ours["CIFAR-10 all pairs", "cosine"] == "1 of 10 networks (not run)"
+
+
+def test_a_page_says_what_was_measured_on_fewer_images_or_with_a_shorter_attack() -> None:
+    table1, table4 = EXHIBITS["tian2021/table1"], EXHIBITS["tradeoff2022/table4"]
+    assert basis(table1, "lite").endswith("cwinf:100 (shortened); nattack:50 (shortened) on 20 images of each class")
+    assert basis(table4, "lite").endswith("8 epochs; autoattack on 100 images of each class")
+    assert "every epoch on 20 images of each class" in basis(EXHIBITS["tian2021/fig1"], "lite")
+    assert not any(lighter(one, "full") for one in EXHIBITS.values())
 
 
 def test_claims_are_written_in_the_units_of_the_page() -> None:

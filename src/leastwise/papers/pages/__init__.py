@@ -12,7 +12,7 @@ from leastwise.papers.pages import ahn, benz2021, claims, tian2021, tradeoff2022
 from leastwise.papers.pages.drawn import Drawn, numbers
 from leastwise.papers.pages.given import Given
 from leastwise.papers.pages.sheets import Sheet, as_csv, as_latex, as_rows, sheet
-from leastwise.papers.recipes import Absent, Recipe
+from leastwise.papers.recipes import Absent, Measured, Recipe
 from leastwise.papers.reported import elsewhere, footnotes
 from leastwise.papers.scales import SCALES
 from leastwise.papers.verdicts import Results, View, judged
@@ -187,4 +187,22 @@ def basis(one: Exhibit, scale: str) -> str:
         count = f"{len(trained)} training{'s' if len(trained) > 1 else ''}"
         said.insert(0, f"{count} of {archs} on {data}; {epochs} epochs")
     nothing = "nothing can be had at this scale" if one.needs else "computed from the paper alone"
+    said += [] if scale == "smoke" else lighter(one, scale)
     return "; ".join(said) or nothing
+
+
+def lighter(one: Exhibit, scale: str) -> list[str]:
+    """What a scale measures on fewer images than the paper, or with a shorter attack."""
+    found: dict[str, None] = {}
+    for role, parts in one(scale).items():
+        need = one.needs[role]
+        for part in parts:
+            if not (isinstance(part, Measured) and isinstance(need, Measured)):
+                continue
+            fewer = part.data.per_class if part.data.per_class != need.data.per_class else None
+            images = f" on {fewer} image{'s' if fewer > 1 else ''} of each class" if fewer else ""
+            when = "every epoch" if part.each_epoch else ""
+            short = [f"{name} (shortened)" for name in part.conditions if name not in need.conditions]
+            for what in short or ([when or ", ".join(part.conditions)] if fewer else []):
+                found[f"{what}{images}"] = None
+    return list(found)
