@@ -3,7 +3,7 @@
     python -m scripts.lite_tables
 
 A comment such as `<!-- tian2021/table5; rows CIFAR-10, CIFAR-100; columns * CV* -->` stands before each table and says
-what is in it; `<!-- claims -->` stands before the table of verdicts. Patterns are separated by a comma and a space, and *
+what is in it; `<!-- claims -->` stands before the table of verdicts. Patterns are separated by commas, and *
 stands for anything. A test holds the page to what this writes.
 """
 

@@ -10,7 +10,7 @@ import pytest
 
 from leastwise import evidence as evidences
 from leastwise.data import load
-from leastwise.models import load_checkpoint
+from leastwise.models import inference, load_checkpoint
 from leastwise.papers import PAPERS, Measured, Recipe, Trained, pages, planned, selected
 from leastwise.papers.recipes import trainings
 from leastwise.papers.reproduce import drawings
@@ -23,7 +23,7 @@ SOME = 100  # images that are looked at again
 
 
 def recorded() -> list[Recipe]:
-    recipes = planned([one for paper in PAPERS.values() for one in paper.exhibits], "lite")[0]
+    recipes = planned(tuple(one for paper in PAPERS.values() for one in paper.exhibits), "lite")[0]
     return [one for one in dict.fromkeys((*trainings(recipes), *recipes)) if STORE.folder(one).is_dir()]
 
 
@@ -56,9 +56,9 @@ def test_networks_say_what_their_evidence_says(name: str) -> None:
         model = load_checkpoint(STORE.folder(m.model) / "model.safetensors")
         evidence = evidences.load(STORE.folder(m))
         row = {int(one): place for place, one in enumerate(evidence.ids)}
-        both = [
-            (ours, row[int(one)]) for ours, one in zip(model(x).argmax(1).tolist(), ids, strict=True) if int(one) in row
-        ]
+        with inference(model):
+            predicted = model(x).argmax(1).tolist()
+        both = [(ours, row[int(one)]) for ours, one in zip(predicted, ids, strict=True) if int(one) in row]
         same = [ours == evidence.conditions["clean"].predicted[place] for ours, place in both]
         assert both and sum(same) >= len(same) - 1, STORE.folder(m)
 

@@ -1,6 +1,6 @@
 """Ahn: Class-wise Training Dynamics and Fairness in Adversarially Robust Models. CIFAR-100, ResNet-9."""
 
-from leastwise.papers.declare import LAST_STEP, Exhibit, Paper
+from leastwise.papers.declare import BN, LAST_STEP, Exhibit, Paper
 from leastwise.papers.recipes import Images, Measured, Recipe, Settings, Threat, Trained
 
 CHAIR, FOX = 20, 34
@@ -17,12 +17,13 @@ OPEN = (
     "which checkpoint is reported is not said: the last",
     "the step of PGD-20 is not given: 2/255",
 )
+TRAIN_RADIUS = "the radius of training robustness is not said: that of the training"
 EPS_GRID = "the grid of eps is not given: 1, 2, 4, 6, 8, 12, 16, in 1/255"
 WHICH_CLASSES = "the classes stand only in the figures: five easy and five hard ones of other superclasses"
 METHOD_SETTINGS = (
     "the version of IDBH is not said: weak",
     "AVmixup's second label weight for 100 classes is not said: 0.1",
-    "FRL's variant and start are not said: reweight and remargin, from the TRADES network",
+    "FRL's variant, start and length are not said: reweight and remargin, from the TRADES network, 200 epochs",
     "CFA's averaging threshold of 0.2 can never be met here: the median of the worst tenth of classes so far",
 )
 
@@ -125,7 +126,7 @@ EXHIBITS = (
         "Chair and fox while training",
         "four panels: clean and robust training accuracy over the epochs, a line for each eps",
         records({"clean": CLEAN} | SWEEP) | both_radii(1),
-        (*OPEN, EPS_GRID, "the radius of training robustness is not said: that of the training; 8/255 beside it"),
+        (*OPEN, EPS_GRID, f"{TRAIN_RADIUS}; 8/255 beside it"),
         ("C16",),
         (CHAIR, FOX),
     ),
@@ -171,7 +172,7 @@ EXHIBITS = (
             f"Further classes while training, by radius ({part + 1} of 2)",
             "a grid of panels: clean and robust training accuracy over the epochs",
             records({"clean": CLEAN} | SWEEP),
-            (*OPEN, EPS_GRID, WHICH_CLASSES),
+            (*OPEN, EPS_GRID, WHICH_CLASSES, TRAIN_RADIUS),
             classes=FURTHER[part],
         )
         for part, number in enumerate((7, 8))
@@ -182,7 +183,7 @@ EXHIBITS = (
             f"Further classes while training, by method ({part + 1} of 2)",
             "a grid of panels: clean and robust training accuracy over the epochs",
             records(METHODS),
-            (*OPEN, *METHOD_SETTINGS, WHICH_CLASSES),
+            (*OPEN, *METHOD_SETTINGS, WHICH_CLASSES, TRAIN_RADIUS),
             classes=FURTHER[part],
         )
         for part, number in enumerate((9, 10))
@@ -212,5 +213,5 @@ PAPER = Paper(
     "Manuscript",
     0,
     EXHIBITS,
-    (LAST_STEP,),
+    (LAST_STEP, BN),
 )

@@ -8,6 +8,8 @@ from leastwise.papers.scales import scale
 
 LAST_STEP = "whether an attack counts by its last step or by any is not said: by its last, as in the code it builds on"
 
+BN = "the mode of BatchNorm while crafting is not said: evaluation"
+
 Needs = Mapping[str, Recipe]
 
 

@@ -12,7 +12,7 @@ BETAS_OF_DOG = (0.5, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0)
 WIDE = "wrn-34-10"
 WIDE_TEST = Threat(0.031, 0.003, 20)
 
-BATCH = "the batch size is not given: 128, as in the cited code"
+BATCH = "the batch size is not given: 128, and 256 on ImageNet, as in the cited code"
 WIDE_SHAPE = "WideResNet-32-10 does not exist in the cited code: 34-10"
 WIDE_TRAINING = "wide networks are trained as in the code of each method, Madry as TRADES"
 IMAGENET = "the cited code trains ImageNet in three phases of growing images: one size here"
@@ -162,7 +162,7 @@ EXHIBITS = (
         "Class-wise variance of confidence of four defences",
         "bars by class and defence",
         {name: wide_tested(net, "clean", "pgd20") for name, net in DEFENCES.items()},
-        (WIDE_SHAPE, "natural or adversarial images is not said: natural"),
+        (BATCH, WIDE_SHAPE, WIDE_TRAINING, "natural or adversarial images is not said: natural"),
         ("C10",),
     ),
     Exhibit(
@@ -178,7 +178,7 @@ EXHIBITS = (
                 keeps=("logits",),
             )
         },
-        (WIDE_SHAPE,),
+        (BATCH, WIDE_SHAPE, WIDE_TRAINING),
         classes=(CAT,),
         images=(127,),
     ),
@@ -213,7 +213,9 @@ EXHIBITS = (
         "class robustness under Temperature-PGD, a line for each beta",
         {f"{beta:g}": wide_tested(with_beta_of_dog(beta), "tpgd20-grid") for beta in BETAS_OF_DOG},
         (
+            BATCH,
             WIDE_SHAPE,
+            WIDE_TRAINING,
             TEMPERATURE,
             "most values of beta stand only in the figure: 0.5, 1, 2, 4, 6, 8, 10",
         ),
@@ -247,7 +249,14 @@ EXHIBITS = (
             "original": Measured(DEFENCES["TRADES"], CATS, ("clean", "tpgd20-grid"), WIDE_TEST, keeps=("images",)),
             "white": Measured(DEFENCES["TRADES"], WHITE_CATS, ("clean", "tpgd20-grid"), WIDE_TEST, keeps=("images",)),
         },
-        (WIDE_SHAPE, TEMPERATURE, MASKS, "the two images are swapped in the text: 3634 is the one on white"),
+        (
+            BATCH,
+            WIDE_SHAPE,
+            WIDE_TRAINING,
+            TEMPERATURE,
+            MASKS,
+            "the two images are swapped in the text: 3634 is the one on white",
+        ),
         classes=(CAT,),
         images=(3634, 2261),
     ),
@@ -260,7 +269,7 @@ EXHIBITS = (
             "white": wide_tested(DEFENCES["TRADES"], "clean", "tpgd20-grid", data=WHITE_CATS),
             "white, adjusted": wide_tested(with_beta_of_dog(0.5), "clean", "tpgd20-grid", data=WHITE_CATS),
         },
-        (WIDE_SHAPE, TEMPERATURE, MASKS),
+        (BATCH, WIDE_SHAPE, WIDE_TRAINING, TEMPERATURE, MASKS),
         ("C12",),
     ),
     Exhibit(
@@ -275,6 +284,7 @@ EXHIBITS = (
         (
             BATCH,
             STL_SIZE,
+            IMAGENET,
             "CIFAR-100 and ImageNet seem to be of twelve classes: of all, and of twelve with seed 0",
         ),
         ("C1", "C2"),

@@ -104,8 +104,8 @@ CLAIMS: dict[str, Claim] = {
         Claim(
             "C14",
             (AHN,),
-            "With the radius of training clean accuracy falls and the spread rises; robustness saturates at 8/255.",
-            "slopes over the radius; robustness gained beyond 8/255",
+            "With the radius of training clean accuracy falls and the spread rises; robustness rises up to 8/255 only.",
+            "slopes over the radius; robustness gained up to 8/255, and beyond",
             (spread.radius_trends,),
         ),
         Claim(
@@ -134,7 +134,7 @@ CLAIMS: dict[str, Claim] = {
             (TRADEOFF,),
             "Adversarial training raises the similarity of classes, class by class, and lowers their variance.",
             "sign tests over classes",
-            (features.similarity_rises_and_variance_falls,),
+            (features.similarity_rises_and_variance_falls, features.similarity_rises),
         ),
         Claim(
             "C19",
@@ -148,7 +148,7 @@ CLAIMS: dict[str, Claim] = {
             (TRADEOFF,),
             "Label smoothing and maximum entropy lower similarity and variance and lift the worst class.",
             "sign tests over classes; paired difference of the worst class",
-            (features.smoothing_helps,),
+            (features.smoothing_lowers, features.worst_class_rises),
         ),
         Claim(
             "C21",

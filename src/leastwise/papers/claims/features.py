@@ -27,9 +27,14 @@ def similarity_rises_and_variance_falls(
     Variances of two networks are compared as they are, as the paper does, although their scale is the network's own.
     """
     return (
-        most_classes("share of classes whose similarity rises", changes(*similarity) > 0),
+        *similarity_rises(similarity),
         most_classes("share of classes whose variance falls", changes(*variance) < 0),
     )
+
+
+def similarity_rises(similarity: tuple[PerClass, PerClass]) -> tuple[Finding, ...]:
+    """C18 where only similarity is spoken of: classes that are attacked alone."""
+    return (most_classes("share of classes whose similarity rises", changes(*similarity) > 0),)
 
 
 def changes(before: PerClass, after: PerClass) -> PerClass:
@@ -38,23 +43,18 @@ def changes(before: PerClass, after: PerClass) -> PerClass:
     return difference[~np.isnan(difference) & (difference != 0)]
 
 
-def smoothing_helps(
-    similarity: tuple[PerClass, PerClass],
-    variance: tuple[PerClass, PerClass],
-    base: Evidence,
-    smoothed: Evidence,
-    condition: str,
-) -> tuple[Finding, ...]:
-    """C20: (without, with) smoothing or entropy: similarity and variance fall, the worst class rises."""
+def smoothing_lowers(similarity: tuple[PerClass, PerClass], variance: tuple[PerClass, PerClass]) -> tuple[Finding, ...]:
+    """C20, first half: (without, with) smoothing or entropy: similarity and variance fall."""
     return (
         most_classes("share of classes whose similarity falls", changes(*similarity) < 0),
         most_classes("share of classes whose variance falls", changes(*variance) < 0),
-        above(
-            f"change of the worst class under {condition}",
-            *change(shared((base, condition), (smoothed, condition)), worst),
-            unit="points",
-        ),
     )
+
+
+def worst_class_rises(base: Evidence, smoothed: Evidence, condition: str) -> tuple[Finding, ...]:
+    """C20, second half: the worst class with smoothing or entropy against the worst without, whichever they are."""
+    same = shared((base, condition), (smoothed, condition))
+    return (above(f"change of the worst class under {condition}", *change(same, worst), unit="points"),)
 
 
 def entropy_is_higher(base: Evidence, other: Evidence, condition: str) -> tuple[Finding, ...]:

@@ -62,10 +62,12 @@ def spread_widens(before: tuple[Evidence, str], after: tuple[Evidence, str]) -> 
 
 
 def radius_trends(models: Mapping[float, Evidence], clean: str, robust: str, saturates: float) -> tuple[Finding, ...]:
-    """C14: slopes over the radius of training, in 1/255, and what larger radii than `saturates` add."""
+    """C14: slopes over the radius of training, in 1/255; robustness gained up to `saturates`, and beyond."""
     radii = np.array(sorted(models))
-    if saturates not in models or not (radii > saturates).any():
-        raise ValueError(f"a saturation at {saturates:g} needs a model trained there and one beyond: add them")
+    if saturates not in models or not (radii > saturates).any() or not (radii < saturates).any():
+        raise ValueError(
+            f"a saturation at {saturates:g} needs a model trained there, one below and one beyond: add them"
+        )
     t = radii - radii.mean()
 
     def slope(values: "np.ndarray") -> "np.ndarray":
@@ -79,6 +81,10 @@ def radius_trends(models: Mapping[float, Evidence], clean: str, robust: str, sat
         over = average(a, n)
         return np.asarray(over[..., radii > saturates].mean(-1) - over[..., radii == saturates].mean(-1))
 
+    def rise(a: Accuracies, n: "np.ndarray") -> "np.ndarray":
+        over = average(a, n)
+        return np.asarray(over[..., radii == saturates].mean(-1) - over[..., 0])
+
     return (
         below("slope of clean accuracy", *combined(natural, lambda a, n: slope(average(a, n))), unit=PER_RADIUS),
         above(
@@ -90,6 +96,11 @@ def radius_trends(models: Mapping[float, Evidence], clean: str, robust: str, sat
             "slope of the deviation of robustness",
             *combined(attacked, lambda a, n: slope(deviation(a, n))),
             unit=PER_RADIUS,
+        ),
+        above(
+            f"robustness gained from eps {radii[0]:g}/255 to {saturates:g}/255",
+            *combined(attacked, rise),
+            unit="points",
         ),
         below(
             f"robustness gained beyond eps {saturates:g}/255", *combined(attacked, gain), threshold=FLAT, unit="points"

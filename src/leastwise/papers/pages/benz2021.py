@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from leastwise.geometry import confusion, in_flow, rates
-from leastwise.papers.benz2021 import CAT, CORRUPTIONS, DATA_SETS
+from leastwise.papers.benz2021 import CAT, CORRUPTIONS, DATA_SETS, PROTOCOL_SETS
 from leastwise.papers.claims.base import shared
 from leastwise.papers.pages import values
 from leastwise.papers.pages.drawn import Drawn, together
@@ -262,16 +262,18 @@ TITLES = {
     "cifar10": "CIFAR-10",
     "cifar100": "CIFAR-100",
     "tiny-imagenet": "Tiny-ImageNet",
+    "imagenet": "ImageNet",
 }
 
 
 def protocol(given: Given) -> Drawn:
     made = [Drawn(pairs=True)]
-    for data in DATA_SETS:
+    for data in PROTOCOL_SETS:
         roles = {f"{data} {kind}": f"{TITLES[data]} {kind}" for kind in ("standard", "adversarial")}
         for what, begin in BOTH:
             made.append(alike(given, list(roles), f"{TITLES[data]}, {what}", begin, matrix=begin == "clean"))
-            made.append(over_epochs(given, {role: f"{title}, {what}" for role, title in roles.items()}, begin))
+            if data in DATA_SETS:  # others trained the networks of ImageNet
+                made.append(over_epochs(given, {role: f"{title}, {what}" for role, title in roles.items()}, begin))
     made.append(two_by_two(given, "important class, adversarial"))
     made.append(by_condition(given, "corruptions, adversarial", "adversarially trained, by condition"))
     return together(made)

@@ -34,11 +34,20 @@ def errors(given: Given, audits: Mapping[str, Audited], title: str) -> Figure:
 
 
 def fig1ab(given: Given) -> Drawn:
+    """A panel for each training, with both errors in it."""
     made = []
-    for what, begin in (("Natural error", "clean"), ("Error under PGD", "pgd")):
-        audits, notes = available(given, given.roles, begin)
-        made.append(Drawn((errors(given, audits, what),) if audits else (), notes=notes))
+    for role, title in (("ST", "Standard training"), ("PGD-AT", "Adversarial training")):
+        both, notes = natural_and_attacked(given, role)
+        made.append(Drawn((errors(given, both, f"{title}: class errors"),) if both else (), notes=notes))
     return together(made)
+
+
+def natural_and_attacked(given: Given, role: str) -> tuple[dict[str, Audited], tuple[str, ...]]:
+    """Both audits of a network, or none and why."""
+    natural, notes = available(given, [role])
+    attacked, more = available(given, [role], "pgd")
+    both = {"natural error": natural[role], "PGD error": attacked[role]} if natural and attacked else {}
+    return both, tuple(dict.fromkeys((*notes, *more)))
 
 
 def fig1c(given: Given) -> Drawn:
@@ -106,15 +115,13 @@ def plane_figure(given: Given, role: str, title: str) -> Figure:
 
 def single(given: Given, role: str, title: str) -> Drawn:
     """Class errors and the plane of a network in whose training one class was attacked."""
-    natural, notes = available(given, [role])
-    attacked, more = available(given, [role], "pgd")
-    both = {"natural": natural[role], "PGD": attacked[role]} if natural and attacked else {}
+    both, notes = natural_and_attacked(given, role)
     panels = [errors(given, both, f"{title}: class errors")] if both else []
     try:
         panels.append(plane_figure(given, role, f"{title}: features"))
     except Missing as missing:
-        more = (*more, *((f"Not shown: the plane of {role} ({missing}).",) if natural else ()))
-    return Drawn(tuple(panels), notes=tuple(dict.fromkeys((*notes, *more))), pairs=True)
+        notes += (f"Not shown: the plane of {role} ({missing}).",) if both else ()
+    return Drawn(tuple(panels), notes=notes, pairs=True)
 
 
 def fig3(given: Given) -> Drawn:
@@ -166,24 +173,24 @@ def fig5(given: Given) -> Drawn:
         similar = cosines(given.moments("ST").means)[cat]
     except Missing as missing:
         return Drawn(ours=ours, notes=not_shown({f"ST, which sorts the classes: {missing}": ("the panels",)}))
-    order = [c for c in np.argsort(-np.nan_to_num(similar, nan=-2.0), kind="stable").tolist() if c != cat]
+    order = [c for c in np.argsort(np.nan_to_num(similar, nan=-2.0), kind="stable").tolist() if c != cat]
     labels = [given.label(names, c) for c in order]
     panels: list[Figure] = []
     notes: list[str] = []
-    for what, begin in (("Natural error", "clean"), ("Error under PGD", "pgd")):
+    for method in ("PGD-AT", "TRADES"):
         series = []
-        for method in ("PGD-AT", "TRADES"):
+        for what, begin in (("natural error", "clean"), ("PGD error", "pgd")):
             audits, more = available(given, [f"{method}, cat and {c}" for c in order], begin)
             notes += more
             found = [audits.get(f"{method}, cat and {c}") for c in order]
             y = tuple(None if one is None else 100 * (1 - one[0].tally(one[1]).overall) for one in found)
-            series.append(Series(method, y))
+            series.append(Series(what, y))
         series = [one for one in series if any(value is not None for value in one.y)]
         if not series:
             continue
         series.append(Series("similarity to cat × 50", tuple(50 * float(similar[c]) for c in order)))
-        title = f"{what} of telling {given.label(names, cat)} from each other class"
-        axes = Axes("other class, most similar first", "error in %", lowest=0.0)
+        title = f"{method}: errors of telling {given.label(names, cat)} from each other class"
+        axes = Axes("other class, least similar to it first", "error in %", lowest=0.0)
         panels.append(Figure(title, "", lines(series, axes, f"{title}.", labels)))
     return Drawn(tuple(panels), ours=ours, notes=tuple(dict.fromkeys(notes)))
 
@@ -195,7 +202,7 @@ def fig6(given: Given) -> Drawn:
 
 
 def fig7(given: Given) -> Drawn:
-    """Test entropy over the epochs where it was recorded; at the end of training from the audit."""
+    """Test entropy over the epochs where it was recorded; in the table that of the network that was kept."""
     series: list[Series] = []
     ours: Ours = {}
     notes: list[str] = []
@@ -215,7 +222,7 @@ def fig7(given: Given) -> Drawn:
             if each:
                 series.append(Series(f"{role}, {what}", tuple(each), tuple(float(e + 1) for e in range(len(each)))))
             else:
-                notes.append(f"Entropies of the epochs of {role} were not kept: those at the end are in the table.")
+                notes.append(f"Entropies of the epochs of {role} were not kept: those of the network are in the table.")
     ours["ten classes", "largest entropy"] = (most, NAN, NAN) if most == most else given.why(given.roles[0])
     panels: tuple[Figure, ...] = ()
     if series:
@@ -234,7 +241,11 @@ def class_entropies(given: Given) -> tuple[Figure, ...]:
         for role, (evidence, name) in audits.items():
             made[f"{role}, {what}"] = entropy(evidence, name)
             names = evidence.names
-    return (by_class(given, names, made, "Mean entropy of each class, end of training", "nats", 3),) if names else ()
+    return (
+        (by_class(given, names, made, "Mean entropy of each class, of the network that was kept", "nats", 3),)
+        if names
+        else ()
+    )
 
 
 def mean_entropy(evidence: Evidence, name: str) -> Triple:

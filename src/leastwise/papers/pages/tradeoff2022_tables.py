@@ -8,8 +8,9 @@ from leastwise.papers.pages import values
 from leastwise.papers.pages.drawn import Drawn
 from leastwise.papers.pages.given import Given, Ours, Triple, tried
 from leastwise.papers.reported import table
+from leastwise.papers.verdicts.view import STAND_INS
 
-AA = ("autoattack", "apgd-ce")  # a small scale has a shorter stand-in
+AA = STAND_INS["autoattack"]
 CONDITIONS = {"natural": ("clean",), "PGD-20": ("pgd",), "C&W-20": ("cw2",), "AA": AA}
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from leastwise.papers.benz2021 import CORRUPTIONS, DATA_SETS
+from leastwise.papers.benz2021 import CORRUPTIONS, PROTOCOL_SETS
 from leastwise.papers.claims import Finding, agreement, spread
 from leastwise.papers.recipes import Measured
 from leastwise.papers.verdicts.shared import differ, mutual, profiles, widens
@@ -87,17 +87,17 @@ RULES = (
     Rule("C3", "benz2021/fig14", made_so, words("matched", "targeted_set")),
     Rule("C23", "benz2021/fig15", narrowed, (("standard", "clean"), ("adversarial", "clean"), ("adversarial", "pgd"))),
     Rule("C24", "benz2021/fig16", weakest, words("standard")),
-    Rule("C1", "benz2021/protocol", differ, words(*(f"{data} {kind}" for data in DATA_SETS for kind in KINDS))),
+    Rule("C1", "benz2021/protocol", differ, words(*(f"{data} {kind}" for data in PROTOCOL_SETS for kind in KINDS))),
     Rule(
         "C2",
         "benz2021/protocol",
         widens,
         tuple(
             ("benz2021/protocol", f"{data} standard", f"{data} adversarial", attack)
-            for data in DATA_SETS
+            for data in PROTOCOL_SETS
             for attack in ATTACKS
         ),
     ),
-    Rule("C4", "benz2021/protocol", of_one_data_set, words(*DATA_SETS)),
+    Rule("C4", "benz2021/protocol", of_one_data_set, words(*PROTOCOL_SETS)),
     Rule("C24", "benz2021/protocol", weakest, words("corruptions, adversarial")),
 )
