@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scripts import lite_tables
 
 from leastwise import evidence as evidences
 from leastwise.data import load
@@ -63,9 +64,14 @@ def test_networks_say_what_their_evidence_says(name: str) -> None:
         assert both and sum(same) >= len(same) - 1, STORE.folder(m)
 
 
+def test_the_tables_of_the_docs_have_the_numbers_of_the_pages() -> None:
+    text = lite_tables.PAGE.read_text()
+    assert lite_tables.filled(text) == text
+
+
 def drawn_in_the_docs() -> list[str]:
     """The exhibits that the command of the page of results draws."""
-    text = (HERE / "docs" / "results" / "lite.md").read_text().replace("\\\n", " ")
+    text = lite_tables.PAGE.read_text().replace("\\\n", " ")
     (line,) = [line for line in text.splitlines() if line.startswith("leastwise reproduce") and "--draw" in line]
     return [word for word in shlex.split(line)[2:] if word.split("/")[0] in PAPERS]
 
