@@ -75,6 +75,15 @@ def test_every_smoke_recipe_has_images_and_attacks() -> None:
             assert len(conditions(recipe, NETWORK)) == len(recipe.conditions)
 
 
+@pytest.mark.parametrize("scale_name", ["lite", "full"])
+def test_every_recipe_has_attacks_and_a_radius_where_it_needs_one(scale_name: str) -> None:
+    """Also the parts that a scale cuts a recipe into: what is left without its attack has no radius."""
+    recipes, _ = planned(tuple(one for paper in PAPERS.values() for one in paper.exhibits), scale_name)
+    for recipe in recipes:
+        if isinstance(recipe, Measured):
+            assert len(conditions(recipe, NETWORK)) == len(recipe.conditions), recipe
+
+
 # Whole exhibits, as far as their methods exist.
 
 

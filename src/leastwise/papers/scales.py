@@ -156,7 +156,8 @@ def lite_measured(m: Measured) -> tuple[Measured, ...]:
         most = max(1, LITE_FOLLOWED // SOURCES[m.data.name].facts.k)
         m = replace(m, data=replace(m.data, per_class=min(most, m.data.per_class or most)))
     light = tuple(name for name in m.conditions if name not in LITE_HEAVY)
-    parts = [replace(m, conditions=light)] if light else []
+    unattacked = light == ("clean",)  # the attacks, and the radius with them, are in the other parts
+    parts = [replace(m, conditions=light, threat=None if unattacked else m.threat)] if light else []
     for name in m.conditions:
         if name in LITE_HEAVY:
             shorter_name, per_class = LITE_HEAVY[name]
