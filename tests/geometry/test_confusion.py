@@ -144,6 +144,26 @@ def test_communities_find_planted_superclasses() -> None:
     assert communities(np.zeros((4, 4))).tolist() == [0, 1, 2, 3]
 
 
+def test_communities_are_of_classes_that_have_images_and_a_superclass() -> None:
+    rng = np.random.default_rng(0)
+    matrix = rng.integers(1, 30, (K, K)) + 100 * np.eye(K, dtype=int)
+    one_group = against_groups(matrix, (("insects", (0, 1)),), as_many=True)
+    assert np.isnan(one_group.agreement) and (one_group.found == -1).all()
+    some = against_groups(matrix, (("a", (0, 1)), ("b", (3,))), as_many=True)
+    assert some.found[[2, 4]].tolist() == [-1, -1] and len(set(some.found[[0, 1, 3]].tolist())) == 2
+    matrix[1] = 0  # no images of it: neither joins the others nor counts
+    without = against_groups(matrix, GROUPS, as_many=True)
+    assert without.found[1] == -1 and len(set(without.found[[0, 2, 3, 4]].tolist())) == 2
+    right = against_groups(np.diag(np.full(K, 9)), GROUPS, as_many=True)
+    assert np.isnan([right.agreement, right.modularity, right.of_groups]).all()
+
+
+def test_two_classes_have_no_symmetry() -> None:
+    """Centred, their two confusions are always opposites."""
+    assert np.isnan(symmetry(np.array([[700, 300], [301, 699]])).score)
+    assert np.isnan(symmetry(np.array([[7, 3, 0], [0, 0, 0], [2, 0, 8]])).score)
+
+
 def test_adjusted_rand_is_that_of_scikit_learn() -> None:
     metrics = pytest.importorskip("sklearn.metrics")
     rng = np.random.default_rng(0)
@@ -209,6 +229,24 @@ def test_homing_gain_is_over_models_that_lack_another_class() -> None:
     assert found.high - found.value == pytest.approx(1.959964 * np.std(gains, ddof=1) / np.sqrt(len(gains)))
     assert found.low < 0 < found.high  # these models were drawn at random: no image knows its home
     assert np.isnan(homing_gain(full, {3: without[3]}, "pgd").value)
+
+
+def test_homing_gain_leaves_out_images_for_which_no_other_class_was_removed() -> None:
+    """Without 3 and without 4 only: who is 3 and taken for 4, or the other way round, has nothing to compare with."""
+    full, without, _ = models()
+    two = {j: without[j] for j in (3, 4)}
+    predicted, labels = full.conditions["pgd"].predicted, full.labels
+    rows = np.flatnonzero((predicted != labels) & np.isin(predicted, [3, 4]) & ~np.isin(labels, [3, 4]))
+    right = {j: without[j].conditions["pgd"].predicted == labels for j in two}
+    gains = [float(right[predicted[i]][i]) - float(right[7 - predicted[i]][i]) for i in rows]
+    assert homing_gain(full, two, "pgd").value == pytest.approx(np.mean(gains))
+
+
+def test_homing_under_an_attack_that_one_model_was_not_put_to_is_refused() -> None:
+    full, _, _ = models()
+    other = evidence_of({"fgsm": np.zeros((400, K))}, full.labels, ids=full.ids)
+    with pytest.raises(ValueError, match="not audited under pgd, only under fgsm"):
+        homing(full, {1: other}, "pgd")
 
 
 def test_homing_without_every_retraining_says_what_is_missing() -> None:

@@ -89,6 +89,10 @@ def test_drop_shares_sum_to_one_and_may_be_negative() -> None:
     found = drop_shares(before, after)
     assert found[[0, 1, 3]] == pytest.approx([0.3 / 0.5, -0.05 / 0.5, 0.25 / 0.5]) and np.nansum(found) == 1
     assert np.isnan(drop_shares(after, after)).all()
+    rng = np.random.default_rng(0)
+    for _ in range(200):  # the same accuracies in another order: what rounding leaves of the sum is no fall
+        a = rng.random(K)
+        assert np.isnan(drop_shares(a, rng.permutation(a))).all()
 
 
 def hits(rng: np.random.Generator, labels: np.ndarray, p: np.ndarray) -> np.ndarray:
@@ -200,6 +204,17 @@ def test_rank_correlation_interval_covers() -> None:
 def test_rank_correlation_of_nothing_is_missing() -> None:
     assert np.isnan(rank_correlation(np.ones(5), np.arange(5.0)).rho)
     assert rank_correlation(np.arange(3.0), np.arange(3.0)).low == -1
+
+
+@pytest.mark.parametrize("n", [4, 5, 10])
+def test_a_perfect_order_of_few_classes_is_not_certain(n: int) -> None:
+    up = rank_correlation(np.arange(n * 1.0), np.arange(n * 1.0))
+    down = rank_correlation(np.arange(n * 1.0), -np.arange(n * 1.0))
+    assert up.rho == pytest.approx(1) and up.high == up.rho and up.low < 0.97
+    assert (down.low, down.high) == pytest.approx((-up.high, -up.low))
+    assert up.low < 0 or n > 4
+    tied = np.eye(n)[0]
+    assert rank_correlation(tied, tied).low < 0.97
 
 
 def tallies(accuracy: list[list[float]], n: int = 100) -> list[Tally]:

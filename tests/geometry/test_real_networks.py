@@ -54,7 +54,7 @@ def test_confusions_are_mutual_and_their_communities_are_the_superclasses(
     """Benz 2021, Fig. 12; Tian 2021, Table 2."""
     evidence = audit(resnet20, cifar10, (("clean", Clean()),))
     matrix = confusion(evidence, "clean")
-    found = against_groups(matrix, CIFAR10_GROUPS, count=2)
+    found = against_groups(matrix, CIFAR10_GROUPS, as_many=True)
     assert found.agreement == 1
     assert together(agreement.confusions_are_mutual_and_near(evidence, "clean", CIFAR10_GROUPS)) == "holds"
 

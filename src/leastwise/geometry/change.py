@@ -10,6 +10,7 @@ from leastwise.geometry.features import PerClass
 
 CONFIDENCE = 0.95
 DRAWS = 2000  # of the bootstrap
+RESIDUE = 1e-9  # what rounding may leave of a sum that is 0, for each class
 
 Hits = Bool[np.ndarray, " n"]
 OneRun = Bool[np.ndarray, " _"]
@@ -29,7 +30,7 @@ def drop_shares(before: PerClass, after: PerClass) -> PerClass:
     """
     lost = before - after
     total = float(np.nansum(lost))
-    return lost / total if total > 0 else np.full(len(lost), np.nan)
+    return lost / total if total > RESIDUE * len(lost) else np.full(len(lost), np.nan)
 
 
 def joint_share(
@@ -46,7 +47,8 @@ def joint_share(
     drawn_again = resampled([before, after], labels, k, seed)
     lost = drawn_again[:, 0] - drawn_again[:, 1]
     total = np.nansum(lost, axis=1)
-    drawn = lost[:, list(classes)].sum(1)[total > 0] / total[total > 0]
+    fell = total > RESIDUE * k
+    drawn = lost[:, list(classes)].sum(1)[fell] / total[fell]
     return Estimate(float(shares[list(classes)].sum()), *percentiles(drawn, confidence))
 
 

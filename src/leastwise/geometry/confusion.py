@@ -45,7 +45,7 @@ def in_flow(matrix: Matrix) -> PerClass:
 @dataclass(frozen=True)
 class Symmetry:
     pairs: int  # of classes
-    score: float  # in [-1, 1]; NaN where the confusions do not vary
+    score: float  # in [-1, 1]; NaN where the confusions do not vary, and for two classes, where it could only be -1
     p: float  # of a score this high if it did not matter which class is which
 
 
@@ -61,7 +61,7 @@ def symmetry(matrix: Matrix, seed: int = 0, shuffles: int = SHUFFLES) -> Symmetr
     r = centred(rates(matrix)[np.ix_(present, present)])
     # Permuting classes moves the off-diagonal cells among themselves: their mean is 0 and their norm this one.
     norm = float((r**2).sum())
-    if not norm > 0:
+    if k < 3 or not norm > 0:
         return Symmetry(pairs, float("nan"), float("nan"))
     score = float((r * r.T).sum()) / norm
     rng = np.random.default_rng(seed)
@@ -166,17 +166,25 @@ def adjusted_rand(a: Partition, b: Partition) -> float:
 class Communities:
     """Communities of the confusion graph beside the superclasses that people made."""
 
-    found: Partition
+    found: Partition  # -1 for classes that have no images or no superclass
     modularity: float
     of_groups: float  # modularity of the superclasses
-    agreement: float  # adjusted Rand index, over the classes that have a superclass
+    agreement: float  # adjusted Rand index
 
 
-def against_groups(matrix: Matrix, groups: Groups, count: int | None = None) -> Communities:
-    graph, part = affinity(matrix), partition(groups, len(matrix))
-    found = communities(graph, count)
-    known = part >= 0
-    # A class without a superclass is a part of its own.
-    own = np.where(known, part, len(groups) + np.arange(len(part)))
-    agreement = adjusted_rand(found[known], part[known]) if known.any() else float("nan")
-    return Communities(found, modularity(graph, found), modularity(graph, own), agreement)
+def against_groups(matrix: Matrix, groups: Groups, as_many: bool = False) -> Communities:
+    """Over the classes that have images and a superclass; `as_many` communities as superclasses, or what comes out.
+
+    NaN without a mistake among these classes, or where they are too few to be put together in two ways.
+    """
+    part = partition(groups, len(matrix))
+    known = np.flatnonzero((part >= 0) & (matrix.sum(1) > 0))
+    graph, own = affinity(matrix)[np.ix_(known, known)], np.unique(part[known], return_inverse=True)[1]
+    present = len(set(own.tolist()))
+    found = np.full(len(matrix), -1)
+    nan = float("nan")
+    if present < 2 or len(known) < 3 or not graph.sum() > 0:
+        return Communities(found, nan, nan, nan)
+    among = communities(graph, present if as_many else None)
+    found[known] = among
+    return Communities(found, modularity(graph, among), modularity(graph, own), adjusted_rand(among, own))

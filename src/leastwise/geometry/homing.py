@@ -58,7 +58,7 @@ def homing_gain(
 
     Retraining alone turns many mistakes right. Tian's count has no such control; here each image that is wrong under
     attack is its own: right without its confound class (0 or 1) minus the share of right answers without each other
-    class but its own. Normal interval over these images.
+    class but its own. Images for which no such other class was removed do not count. Normal interval over the rest.
     """
     predicted, labels = full.conditions[condition].predicted, full.labels
     rows = np.flatnonzero((predicted != labels) & np.isin(predicted, list(without)))
@@ -71,15 +71,21 @@ def homing_gain(
         home += came * confound
         other += came * (known & ~confound)
         others += known & ~confound
-    if len(rows) < 2 or not others.all():
+    compared = others > 0
+    if compared.sum() < 2:
         return Estimate(float("nan"), float("nan"), float("nan"))
-    gain = home - other / others
+    gain = (home - other / np.maximum(others, 1))[compared]
     half = float(ndtri((1 + confidence) / 2) * gain.std(ddof=1) / np.sqrt(len(gain)))
     return Estimate(float(gain.mean()), float(gain.mean()) - half, float(gain.mean()) + half)
 
 
 def right(full: Evidence, other: Evidence, rows: "np.ndarray", condition: str) -> "np.ndarray":
     """Which of the full model's examples the other model gets right under its own attack."""
+    if condition not in other.conditions:
+        raise ValueError(
+            f"the retrained model was not audited under {condition}, only under {', '.join(other.conditions)}: use the "
+            "same attacks"
+        )
     ids = full.ids[rows]
     at = np.minimum(np.searchsorted(other.ids, ids), max(len(other.ids) - 1, 0))
     if len(ids) and (not len(other.ids) or (other.ids[at] != ids).any()):

@@ -15,6 +15,7 @@ from leastwise.geometry.features import PerClass
 Profiles = Float[np.ndarray, "m k"]  # class accuracies of several models
 MoreProfiles = Float[np.ndarray, "others k"]
 Pairs = Float[np.ndarray, "m m"]
+Splits = Float[np.ndarray, "s k"]  # something of each class, once for each way to split its images
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,24 +109,48 @@ class RankCorrelation:
 def rank_correlation(
     x: PerClass, y: PerClass, confidence: float = CONFIDENCE, seed: int = 0, shuffles: int = SHUFFLES
 ) -> RankCorrelation:
-    """Does x predict the order of y? With Bonett and Wright's interval (2000): tanh(atanh ρ ± z·√((1 + ρ²/2)/(n − 3))).
+    """Does x predict the order of y? Both must come from different images, or noise that they share correlates them.
 
-    The classes are the sample: the interval says what other classes of the same kind would give. Noise in x and y
-    pulls ρ towards 0. Classes that either lacks are left out.
+    The classes are the sample: the interval says what other classes of the same kind would give. Classes that either
+    lacks are left out.
     """
-    both = ~(np.isnan(x) | np.isnan(y))
-    x, y = x[both], y[both]
-    n = len(x)
+    return mean_rank_correlation(x[None], y[None], confidence, seed, shuffles)
+
+
+def mean_rank_correlation(
+    x: Splits, y: Splits, confidence: float = CONFIDENCE, seed: int = 0, shuffles: int = SHUFFLES
+) -> RankCorrelation:
+    """The mean of Spearman's ρ over several ways to split the images into those for x and those for y.
+
+    With Bonett and Wright's interval (2000): tanh(atanh ρ ± z·√((1 + ρ²/2)/(n − 3))), and a permutation of the classes
+    that is the same in all splits. Fewer images in a half pull ρ towards 0 and never away from it.
+    """
+    both = ~(np.isnan(x) | np.isnan(y)).any(0)
+    x, y = x[:, both], y[:, both]
+    n = x.shape[1]
     nan = float("nan")
-    if n < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
+    if n < 2:
         return RankCorrelation(n, nan, nan, nan, nan)
-    d = deviations(np.stack([rankdata(x), rankdata(y)]))
-    rho = float(cosine_matrix(d)[0, 1])
+    a, b = (directions(rankdata(part, axis=1)) for part in (x, y))
+    rho = float(np.einsum("sk,sk->s", a, b).mean())
+    if np.isnan(rho):
+        return RankCorrelation(n, nan, nan, nan, nan)
     rng = np.random.default_rng(seed)
-    drawn = np.array([d[0] @ d[1][rng.permutation(n)] for _ in range(shuffles)]) / np.sqrt((d**2).sum(1).prod())
+    products = np.einsum("sj,sk->jk", a, b) / len(a)
+    rows = np.arange(n)
+    drawn = np.array([products[rows, rng.permutation(n)].sum() for _ in range(shuffles)])
     p = (1 + int((np.abs(drawn) >= abs(rho) - 1e-12).sum())) / (1 + shuffles)
     if n <= 3:
         return RankCorrelation(n, rho, -1.0, 1.0, p)
     half = float(ndtri((1 + confidence) / 2)) * np.sqrt((1 + rho**2 / 2) / (n - 3))
-    centre = np.arctanh(np.clip(rho, -1 + 1e-15, 1 - 1e-15))
-    return RankCorrelation(n, rho, float(np.tanh(centre - half)), float(np.tanh(centre + half)), p)
+    # Of n different ranks none but the perfect order comes closer to 1 than this; atanh 1 would have no width.
+    most = 1 - 12 / (n**3 - n)
+    centre = np.arctanh(np.clip(rho, -most, most))
+    return RankCorrelation(n, rho, min(rho, float(np.tanh(centre - half))), max(rho, float(np.tanh(centre + half))), p)
+
+
+def directions(ranks: Splits) -> Splits:
+    """Ranks minus their mean, of length 1; NaN where all are tied."""
+    d = ranks - ranks.mean(1, keepdims=True)
+    norms = np.sqrt((d**2).sum(1, keepdims=True))
+    return d / np.where(norms > 1e-12, norms, np.nan)
