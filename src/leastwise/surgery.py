@@ -43,15 +43,7 @@ def binary(data: Dataset, first: int | str, second: int | str) -> Dataset:
 def removed(data: Dataset, cls: int | str, renumber: bool = True) -> Dataset:
     """Without one class. Renumbered, k - 1 classes remain; otherwise it stays in `names`, empty."""
     gone = data.index(cls)
-    rest = data.without(gone)
-    if not renumber:
-        return rest
-    kept = [c for c in range(data.k) if c != gone]
-    new = {c: number for number, c in enumerate(kept)}
-    groups = tuple((name, tuple(new[c] for c in classes if c != gone)) for name, classes in data.groups)
-    return replace(
-        rest.relabel(new, [data.names[c] for c in kept]), groups=tuple(group for group in groups if group[1])
-    )
+    return data.keeping([c for c in range(data.k) if c != gone]) if renumber else data.without(gone)
 
 
 def pseudo_labelled(model: Classifier, data: Dataset, names: Sequence[str], device: str = "cpu") -> Dataset:

@@ -62,7 +62,8 @@ class Explain:
         overfitting = report.overfitted(Path(self.training)) if self.training else None
         made: dict[str, dict[str, Any]] = {}
         for number, (name, label) in enumerate(zip(names, report.told_apart(names), strict=True)):
-            folder, found, evidence = self.explained(console, name)
+            wanted = self.condition or next((one["condition"] for one in made.values()), "")
+            folder, found, evidence = self.explained(console, name, wanted)
             if number == 0 and without:
                 numbered = {number_of(cls, evidence.names): audit for cls, audit in without.items()}
                 found["homing"] = report.homed(evidence, numbered, found["condition"])
@@ -83,30 +84,37 @@ class Explain:
         write_json(self.out.with_suffix(".json"), {"models": made, "between": together})
         report.say(console, f"Explanation: {self.out} and {self.out.with_suffix('.json')}")
 
-    def explained(self, console: Console, name: str) -> tuple[Path, dict[str, Any], "Evidence"]:
-        """The folder of the evidence, what it says, and the evidence."""
+    def explained(self, console: Console, name: str, wanted: str) -> tuple[Path, dict[str, Any], "Evidence"]:
+        """The folder of the evidence, what it says, and the evidence. Models after the first take its condition."""
         from leastwise import report
 
-        if any(Path(name).glob("evidence.safetensors*")):
-            opened = report.opened(Path(name))
-            kept = None if opened.explained is None else dict(opened.explained)
-            if kept is None or self.condition not in ("", kept["condition"]):
-                kept = report.reasons(opened.evidence, self.condition)
-            return Path(name), stated(kept, name), opened.evidence
-        return self.looked_at(console, replace(self.target, model=name))
+        if not any(Path(name).glob("evidence.safetensors*")):
+            return self.looked_at(console, replace(self.target, model=name), wanted)
+        opened = report.opened(Path(name))
+        if not self.condition and wanted not in opened.evidence.conditions:
+            wanted = report.usual(opened.evidence)
+        kept = opened.explained
+        if kept is not None and kept["condition"] == wanted:
+            return Path(name), dict(kept), opened.evidence
+        made = stated(report.reasons(opened.evidence, wanted), name)
+        return Path(name), report.carried(made, kept), opened.evidence
 
-    def looked_at(self, console: Console, target: Target) -> tuple[Path, dict[str, Any], "Evidence"]:
+    def looked_at(self, console: Console, target: Target, wanted: str) -> tuple[Path, dict[str, Any], "Evidence"]:
         """Audit a network, and collect its features."""
         model, data, threat, device = target.ready(console, self.eps, self.attack)
         import numpy as np
 
         from leastwise import engine, geometry, report
         from leastwise import evidence as evidences
-        from leastwise.attacks import named_all
+        from leastwise.attacks import Clean, named_all
         from leastwise.audit import auditor as make_auditor
         from leastwise.models.prepare import FORMS
 
         conditions = named_all(self.attack, threat)
+        if not any(isinstance(one, Clean) for _, one in conditions):
+            raise ValueError(f"--attack {self.attack} has no images without attack: put clean among them")
+        if wanted and wanted not in dict(conditions):
+            raise ValueError(f"there is no condition {wanted!r}: choose {', '.join(dict(conditions))}")
         auditor = make_auditor(model, data, conditions, target.seed, target.batch_size, device, target.force)
         folder = Path(f"results/audit-{auditor.key[:8]}")
         task = engine.audit_task(auditor, data, folder, FORMS.get(target.form), None, target.about)
@@ -114,21 +122,22 @@ class Explain:
         if not task.finished:
             with report.progress(console, "audit", data.names) as watch:
                 task.run(watch, False)
-        evidence = evidences.load(folder)
+        evidence = replace(evidences.load(folder), groups=data.groups)  # superclasses may be others than at its time
         moments, points = None, None
+        size = {"batch_size": target.batch_size} if target.batch_size else {}
         try:
-            moments = geometry.moments(auditor.model, data, device=device)
+            moments = geometry.moments(auditor.model, data, **size, device=device)
             plane = geometry.own_plane() if moments.centre.shape[1] == 2 else None
             if plane is None and moments.centre.shape[1] > 2 and int((moments.n > 0).sum()) > 2:
                 plane = geometry.principal_plane(moments)
-            points = None if plane is None else geometry.scatter(auditor.model, data, plane, device=device)[0]
+            points = None if plane is None else geometry.scatter(auditor.model, data, plane, **size, device=device)[0]
         except ValueError as reason:  # a black box, or a network without a last linear layer
             report.say(console, f"features were not looked at: {reason}")
         in_order = None if points is None else points[np.argsort(data.ids)]
-        found = stated(report.reasons(evidence, self.condition, moments, in_order), target.model)
+        found = stated(report.reasons(evidence, wanted, moments, in_order), target.model)
         order = sorted(found["extremes"], key=lambda one: found["accuracy"][found["condition"]][data.names.index(one)])
         found["sheet"] = report.sheet(data, found["extremes"], order, found["condition"])
-        return folder, found, evidence
+        return folder, report.carried(found, report.beside(folder, evidence)), evidence
 
 
 def stated(found: dict[str, Any] | None, name: str) -> dict[str, Any]:

@@ -87,7 +87,7 @@ class Target:
         listed(attack)
         data = engine.subset(loaded(console, sized(self.data, self.size)), self.per_class or None)
         if self.only:
-            data = data.only([class_of(name.strip(), data.names) for name in self.only.split(",")])
+            data = chosen(data, [class_of(name.strip(), data.names) for name in self.only.split(",")], self.model)
         if self.groups:
             data = data.grouped(read_groups(Path(self.groups), data.names))
         device = chosen_device(self.device, threads or self.threads)
@@ -104,6 +104,15 @@ class Target:
     def about(self) -> dict[str, str]:
         """What a reader of the results wants to know and the recipe has only digests of."""
         return {"model": self.model, "data": self.data} | ({"arch": self.arch} if self.arch else {})
+
+
+def chosen(data: "Dataset", classes: Sequence[int | str], model: str) -> "Dataset":
+    """Images of some classes. For a checkpoint that was trained on just these they are the only classes there are."""
+    from leastwise.models import own_classes
+
+    some = data.only(classes)
+    own = own_classes(Path(model)) if Path(model).is_file() else ()
+    return data.keeping(own) if set(own) == {data.names[data.index(c)] for c in classes} else some
 
 
 def class_of(text: str, names: Sequence[str]) -> int | str:

@@ -138,6 +138,14 @@ class Dataset:
         """Everything but one class."""
         return self.where(self.labels != self.index(cls))
 
+    def keeping(self, classes: Sequence[int | str]) -> "Dataset":
+        """Some classes, as the only ones there are, in the order given; superclasses keep those that stay."""
+        numbers = [self.index(c) for c in classes]
+        new = {c: number for number, c in enumerate(numbers)}
+        groups = [(name, tuple(new[c] for c in members if c in new)) for name, members in self.groups]
+        kept = self.only(numbers).relabel(new, [self.names[c] for c in numbers])
+        return replace(kept, groups=tuple(group for group in groups if group[1]))
+
     def take(self, per_class: int) -> "Dataset":
         """The first examples of each class, in order; a class with fewer keeps what it has."""
         if per_class < 1:

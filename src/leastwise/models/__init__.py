@@ -1,7 +1,7 @@
 """Networks by name, anything a user has as a Classifier, and its fastest equivalent."""
 
 from leastwise.models.architectures import ARCHITECTURES, architecture, build
-from leastwise.models.checkpoint import load_checkpoint, read_torch, save_checkpoint, write_torch
+from leastwise.models.checkpoint import load_checkpoint, own_classes, read_torch, save_checkpoint, write_torch
 from leastwise.models.classifier import Classifier, backward_bytes, inference, wrap
 from leastwise.models.heads import BottleneckHead, CosineHead, with_head
 from leastwise.models.norms import BatchInstanceNorm2d, clip_gates, gate_parameters, with_bin
@@ -24,6 +24,7 @@ __all__ = [
     "gate_parameters",
     "inference",
     "load_checkpoint",
+    "own_classes",
     "preflight",
     "prepare",
     "read_torch",

@@ -157,6 +157,18 @@ def load_checkpoint(
     return model
 
 
+def own_classes(path: Path) -> tuple[str, ...]:
+    """The classes that a checkpoint of ours was trained on; none for any other file."""
+    try:
+        content = read_torch(path)
+        if content.get(OURS) != FORMAT:
+            return ()
+        check_own(content, path)
+    except ValueError:
+        return ()
+    return tuple(content["names"])
+
+
 def check_own(content: dict[Any, Any], path: Path) -> None:
     """Our own files say what they are; one that was cut or edited is not trusted to."""
     kinds = {"arch": str, "shape": list, "names": list, "mean": list, "std": list, "state_dict": dict}

@@ -85,9 +85,10 @@ def check_same_task(spec: str, model: Classifier, shape: Shape, names: Sequence[
     unnamed = list(names) == [str(c) for c in range(len(names))]
     theirs = model.trained_on
     if list(theirs.names) != list(names) and not (unnamed and len(names) == len(theirs.names)):
+        fewer = set(theirs.names) < set(names)
+        fix = f"add --only {','.join(theirs.names)}" if fewer else "use data with the same classes in the same order"
         raise ValueError(
-            f"{spec} was trained on the classes {', '.join(theirs.names)}, but the data has {', '.join(names)}: "
-            "use data with the same classes in the same order"
+            f"{spec} was trained on the classes {', '.join(theirs.names)}, but the data has {', '.join(names)}: {fix}"
         )
     if theirs.shape != shape:
         raise ValueError(f"{spec} was trained on images of shape {theirs.shape}, but the data has {shape}")

@@ -10,7 +10,7 @@ from leastwise.report.live import progress, steps, transfer
 from leastwise.report.page import Audited, page
 from leastwise.report.racing import race_sentence, racing
 from leastwise.report.reasons import FILE as EXPLAIN
-from leastwise.report.reasons import across, homed, overfitted, reasons
+from leastwise.report.reasons import across, beside, carried, homed, overfitted, reasons, usual
 from leastwise.report.results import facts, measured, opened, opened_all, told_apart
 from leastwise.report.summary import summary
 from leastwise.report.table import compared, headline, pick, print_classes, say, what_changed
@@ -19,6 +19,8 @@ __all__ = [
     "EXPLAIN",
     "Audited",
     "across",
+    "beside",
+    "carried",
     "compared",
     "comparison",
     "explain_page",
@@ -55,6 +57,7 @@ __all__ = [
     "told",
     "told_apart",
     "transfer",
+    "usual",
     "what_changed",
     "write_csv",
     "write_parquet",

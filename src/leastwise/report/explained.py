@@ -25,8 +25,9 @@ def part(made: Made, specs: list[Any]) -> dict[str, Any]:
     columns, rows = table(made)
     k = sum(1 for n in made["images"] if n)
     notes = [
-        "Hints, not causes: several candidates were looked at, and one may be high by chance. Accuracy without attack "
-        "bounds accuracy under attack from above. Intervals of rank correlations are over classes."
+        "Hints, not causes: several candidates were looked at, and one may be high by chance. Candidates from the same "
+        "images are measured on one half of them, accuracy under attack on the other. Intervals of rank correlations "
+        "are over classes."
     ]
     if k > ROWS:
         notes.append(f"The table has the {ROWS} weakest of {k:,} classes; explain.json has all.")
@@ -47,17 +48,15 @@ def sentences(made: Made) -> list[str]:
     condition, names = made["condition"], made["classes"]
     said = []
     if made["attractor"] is not None:
-        share = max(v for v in made["in_flow"] if v is not None)
-        said.append(f"Most mistakes under {condition} end in {made['attractor']}: {percent(share)} % of all.")
+        said.append(attracted(made))
     mutual = made["symmetry"]
     if mutual["score"] is not None:
-        p = "" if mutual["p"] is None else f" (p = {mutual['p']:.2g})"
-        sure = mutual["p"] is not None and mutual["p"] <= 0.05
-        word = "is" if sure else "was not shown to be"
-        said.append(
-            f"Confusion {word} mutual: its symmetry is {signed(mutual['score'])}{p}, 1 if i is taken for j as often as "
-            "j for i."
-        )
+        score, meaning = signed(mutual["score"]), "1 if i is taken for j as often as j for i"
+        if mutual["p"] is None:
+            said.append(f"The symmetry of confusions is {score}, {meaning}; with so many classes it was not tested.")
+        else:
+            word = "is" if mutual["p"] <= 0.05 else "was not shown to be"
+            said.append(f"Confusion {word} mutual: its symmetry is {score} (p = {mutual['p']:.2g}), {meaning}.")
     if made["inside"] is not None and made["inside"]["share"] is not None:
         inside = made["inside"]
         share, chance = percent(inside["share"]), percent(inside["expected"])
@@ -77,12 +76,10 @@ def sentences(made: Made) -> list[str]:
             said.append(
                 f"Classes by {name} and by accuracy under {condition}: rank correlation {signed(r['rho'])} {interval}."
             )
-    if made["drop_share"] is not None and any(v is not None for v in made["drop_share"]):
-        shares = filled(made["drop_share"])
-        two = np.argsort(-np.nan_to_num(shares, nan=-np.inf))[:2]
-        together = percent(float(np.nansum(shares[two])))
+    if top := made["drop_top"]:
+        span = f"[{percent(top['low'])}, {percent(top['high'])}]"
         fall = f"the fall from {made['clean']} to {condition}"
-        said.append(f"{names[two[0]]} and {names[two[1]]} carry {together} % of {fall}.")
+        said.append(f"{' and '.join(top['classes'])} carry {percent(top['value'])} % {span} of {fall}.")
     if made["homing"] is not None and made["homing"]["share"] is not None:
         said.append(homing_sentence(made["homing"]))
     if made["overfitting"] is not None:
@@ -90,12 +87,23 @@ def sentences(made: Made) -> list[str]:
         lost = filled(over["lost"])
         if not np.isnan(lost).all():
             worst = int(np.nanargmax(lost))
+            kind = "Robust overfitting" if over["kind"] == "robust" else "Overfitting without attack"
             said.append(
-                f"Robust overfitting ({over['images']} images): from epoch {over['best_epoch']} to the last, "
+                f"{kind} ({over['images']} images): from epoch {over['best_epoch']} to the last, "
                 f"{names[worst]} lost most, {percent(float(lost[worst]))} points; the mean class lost "
                 f"{percent(float(np.nanmean(lost)))}."
             )
     return said
+
+
+def attracted(made: Made) -> str:
+    """Where most mistakes end, and who shares that place."""
+    share = max(v for v in made["in_flow"] if v is not None)
+    first = [name for name, v in zip(made["classes"], made["in_flow"], strict=True) if v == share]
+    if len(first) == 1:
+        return f"More mistakes under {made['condition']} end in {first[0]} than in any other class: {percent(share)} %."
+    some = f"{', '.join(first[:-1])} and {first[-1]}" if len(first) <= 3 else f"each of {len(first)} classes"
+    return f"Mistakes under {made['condition']} end most often in {some}: {percent(share)} % in each."
 
 
 def homing_sentence(homing: Made) -> str:

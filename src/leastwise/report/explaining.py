@@ -15,23 +15,30 @@ from leastwise.report.html import drawn, rendered
 from leastwise.report.reasons import across, filled
 
 ROWS = 20  # classes on a sheet
+SIDE = 64  # pixels of the longer side of an image on it
 MARGIN, GAP = 130, 14  # pixels for a name, and between the two ends
+NO_ATTACK = "They were not explained under the same attack: name one with --condition to compare that too."
 Words = dict[str, Any]
 
 
 def explain_page(models: Mapping[str, Made], title: str = "Why classes are weak") -> str:
     """The page of one or several explained models."""
     specs: list[Spec] = []
-    together = between(models, specs) if len(models) > 1 else None
+    together = between(models, specs, NO_ATTACK) if len(models) > 1 else None
     parts = [{"name": name, "part": part(made, specs)} for name, made in models.items()]
     return rendered("explain.html.j2", specs, [], {"title": title, "models": parts, "across": together})
 
 
-def between(models: Mapping[str, Made], specs: list[Any]) -> Words:
+def between(models: Mapping[str, Made], specs: list[Any], otherwise: str = "") -> Words:
+    """Whether models of the same classes find the same ones hard; `otherwise` is said if they share no attack."""
     found = across(models)
     names = found["models"]
     figures, said = [], []
-    for kind, what in (("natural", "without attack"), ("attacked", "under attack")):
+    for kind in ("natural", "attacked"):
+        if found[kind] is None:
+            said += [otherwise] if otherwise else []
+            continue
+        what = "without attack" if kind == "natural" else f"under {found[kind]['conditions'][0]}"
         cosine, p = (np.array([filled(row) for row in found[kind][name]]) for name in ("cosine", "p"))
         figures.append(square(names, cosine, f"Cosines of deviations, {what}", COSINES))
         for i, j in zip(*np.triu_indices(len(names), 1), strict=True):
@@ -58,8 +65,10 @@ def sheet(data: Dataset, ids: Mapping[str, Mapping[str, Sequence[int]]], order: 
     place = {int(i): row for row, i in enumerate(data.ids)}
     shown = [name for name in order if name in ids][:ROWS]
     _, h, w = data.shape
-    times = max(1, 64 // max(h, w))
-    side_w, side_h = w * times, h * times
+    # Whole multiples keep pixels square; larger images are made smaller, or a sheet would have tens of megabytes.
+    times = max(1, SIDE // max(h, w)) if max(h, w) <= SIDE else SIDE / max(h, w)
+    side_w, side_h = max(1, round(w * times)), max(1, round(h * times))
+    how = Image.Resampling.NEAREST if times >= 1 else Image.Resampling.BOX
     most = max((len(ids[name]["most_robust"]) for name in shown), default=0)
     least = max((len(ids[name]["least_robust"]) for name in shown), default=0)
     size = (MARGIN + (most + least) * (side_w + 2) + GAP, len(shown) * (side_h + 4))
@@ -73,15 +82,15 @@ def sheet(data: Dataset, ids: Mapping[str, Mapping[str, Sequence[int]]], order: 
                 pixels = data.batch(np.array([place[int(i)]])).x[0].numpy()
                 levels = np.rint(255 * pixels).astype(np.uint8).transpose(1, 2, 0)
                 one = Image.fromarray(levels.squeeze(2) if levels.shape[2] == 1 else levels[:, :, :3]).convert("RGB")
-                picture.paste(
-                    one.resize((side_w, side_h), Image.Resampling.NEAREST), (start + column * (side_w + 2), top)
-                )
+                picture.paste(one.resize((side_w, side_h), how), (start + column * (side_w + 2), top))
+    known = sum(name in ids for name in order)
+    cut = f"the {len(shown)} weakest of {known:,} classes, " if known > len(shown) else ""
     out = io.BytesIO()
     picture.save(out, "PNG", optimize=True)
     return {
         "title": f"Most and least robust images under {condition}",
-        "caption": "weakest class first; left of the gap the images with the highest confidence in their true class "
-        "under attack, right of it those with the lowest",
+        "caption": f"{cut}weakest class first; left of the gap the images with the highest confidence in their true "
+        "class under attack, right of it those with the lowest",
         "source": f"data:image/png;base64,{base64.b64encode(out.getvalue()).decode()}",
         "width": size[0],
         "height": size[1],

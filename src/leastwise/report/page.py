@@ -44,7 +44,9 @@ def page(models: Sequence[Audited], title: str = "Class-wise robustness audit") 
     specs: list[Any] = []
     exports: list[dict[str, str]] = []
     comparisons = compared_models(models, specs)
-    views = [view(model, specs, exports) for model in models]
+    made = {model.name: model.explained or reasons(model.evidence) for model in models}
+    alike = agreement(made, specs)
+    views = [view(model, made[model.name], specs, exports) for model in models]
     conditions = list(dict.fromkeys(name for model in models for name in model.evidence.conditions))
     works = used(conditions, bool(comparisons))
     return rendered(
@@ -55,6 +57,7 @@ def page(models: Sequence[Audited], title: str = "Class-wise robustness audit") 
             "title": title,
             "models": views,
             "comparisons": comparisons,
+            "agreement": alike,
             "unpaired": [m.name for m in models[1:] if not same_images(models[0].evidence, m.evidence)],
             "methods": [(name, row_of(name)) for name in conditions],
             "works": works,
@@ -64,9 +67,12 @@ def page(models: Sequence[Audited], title: str = "Class-wise robustness audit") 
     )
 
 
-def view(model: Audited, specs: list[Any], exports: list[dict[str, str]]) -> dict[str, Any]:
+def view(
+    model: Audited, made: Mapping[str, Any] | None, specs: list[Any], exports: list[dict[str, str]]
+) -> dict[str, Any]:
     """Everything the template shows of one model."""
     from leastwise.report import figures
+    from leastwise.report.explained import part
 
     evidence = model.evidence
     chosen = pick(evidence)
@@ -96,7 +102,7 @@ def view(model: Audited, specs: list[Any], exports: list[dict[str, str]]) -> dic
         ],
         "reach": drawn(figures.reachability_figures(evidence), specs),
         "curve": drawn([figures.curve_figure(evidence, one) for one in curves(evidence)], specs),
-        "explained": explained_part(model, specs),
+        "explained": None if made is None else part(made, specs),
         "warnings": cautions(evidence),
         "conditions": list(evidence.conditions),
         "rows": class_rows(evidence, order),
@@ -106,11 +112,14 @@ def view(model: Audited, specs: list[Any], exports: list[dict[str, str]]) -> dic
     }
 
 
-def explained_part(model: Audited, specs: list[Any]) -> dict[str, Any] | None:
-    from leastwise.report.explained import part
+def agreement(made: Mapping[str, Mapping[str, Any] | None], specs: list[Any]) -> dict[str, Any] | None:
+    """Whether the models find the same classes hard; nothing of one model, or of models of different classes."""
+    from leastwise.report.explaining import between
 
-    made = model.explained or reasons(model.evidence)
-    return None if made is None else part(made, specs)
+    known = {name: one for name, one in made.items() if one is not None}
+    if len(known) < 2 or len({tuple(one["classes"]) for one in known.values()}) > 1:
+        return None
+    return between(known, specs)
 
 
 def corrected(found: Finding, unit: str = "") -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
+from scipy.special import bdtrc
 
 from leastwise.evidence import Evidence
 from leastwise.frame import Tally
@@ -23,19 +24,24 @@ from leastwise.geometry import (
     homing_gain,
     inter_class_similarity,
     intra_class_variance,
+    joint_share,
     most_similar,
     overfitting,
     profile_similarity,
+    rank_correlation,
 )
+from leastwise.geometry.profiles import RankCorrelation
 from leastwise.report.curves import clean as clean_conditions
 from leastwise.report.fairness import number
 from leastwise.report.table import pick
 
-SCHEMA = 1
+SCHEMA = 2
 FILE = "explain.json"
 SQUARES = 200  # classes up to which whole matrices are written
 PER_CLASS = 60  # points of a class in a plane
 EXTREMES = 5  # most and least robust images of each class
+FEATURES = {"similarity to another class": "similarity", "variance of features": "variance"}
+SURE = 1.96  # standard errors
 
 
 def reasons(
@@ -52,7 +58,7 @@ def reasons(
     if not natural:
         return None
     base = natural[0]
-    chosen = condition or pick(evidence).condition
+    chosen = condition or usual(evidence)
     if chosen not in evidence.conditions:
         raise ValueError(f"there is no condition {chosen!r}: choose {', '.join(evidence.conditions)}")
     one = explain(evidence, chosen, base, found)
@@ -93,12 +99,8 @@ def reasons(
         "entropy": {name: listed(entropy(evidence, name)) for name in both},
         "cvc": {name: listed(cvc(evidence, name)) for name in both},
         "drop_share": listed(drop_shares(before, after)) if chosen != base else None,
-        "predicts": {}
-        if chosen == base
-        else {
-            name: {"n": r.n, "rho": number(r.rho), "low": number(r.low), "high": number(r.high), "p": number(r.p)}
-            for name, r in one.predicts.items()
-        },
+        "drop_top": top_two(evidence, base, chosen) if chosen != base else None,
+        "predicts": {} if chosen == base else {name: correlation(r) for name, r in one.predicts.items()},
         "extremes": {evidence.names[c]: ends(evidence, chosen, c) for c in sorted(set(evidence.labels.tolist()))},
         "features": None if found is None else features(found, evidence.names),
         "plane": None if plane is None else points(evidence, plane),
@@ -107,6 +109,51 @@ def reasons(
         "sheet": None,
     }
     return made
+
+
+def usual(evidence: Evidence) -> str:
+    """The condition that is explained unless another one is named: where the worst class is lowest."""
+    return pick(evidence).condition
+
+
+def carried(made: dict[str, Any], kept: Mapping[str, Any] | None) -> dict[str, Any]:
+    """With what an earlier explanation of the same evidence found and this one did not look for.
+
+    Features and the course of training belong to every condition, homing and the sheet to the one they were made of.
+    """
+    if kept is None:
+        return made
+    same = made["condition"] == kept["condition"]
+    parts = ("features", "plane", "overfitting", *(("homing", "sheet") if same else ()))
+    made = made | {name: kept[name] for name in parts if made[name] is None}
+    if made["predicts"] and made["features"]:
+        robust = filled(made["accuracy"][made["condition"]])
+        for name, column in FEATURES.items():
+            made["predicts"][name] = correlation(rank_correlation(filled(made["features"][column]), robust))
+    return made
+
+
+def correlation(r: RankCorrelation) -> dict[str, Any]:
+    return {"n": r.n, "rho": number(r.rho), "low": number(r.low), "high": number(r.high), "p": number(r.p)}
+
+
+def top_two(evidence: Evidence, base: str, chosen: str) -> dict[str, Any] | None:
+    """The two classes with the largest shares of the fall, together; nothing if a fall is not sure."""
+    before, after = evidence.correct(base), evidence.correct(chosen)
+    labels = evidence.labels.astype(np.int64)
+    shares = drop_shares(*(evidence.tally(name).accuracy.numpy() for name in (base, chosen)))
+    known = np.flatnonzero(~np.isnan(shares))
+    if len(known) < 2 or not falls(before, after):
+        return None
+    two = known[np.argsort(-shares[known], kind="stable")[:2]]
+    found = joint_share(before, after, labels, evidence.k, tuple(two.tolist()))
+    return {"classes": [evidence.names[c] for c in two], "value": found.value, "low": found.low, "high": found.high}
+
+
+def falls(before: "np.ndarray", after: "np.ndarray") -> bool:
+    """Whether accuracy is lower for sure: McNemar's test, one-sided at 2.5 %."""
+    lost, won = int((before & ~after).sum()), int((after & ~before).sum())
+    return lost > won and float(bdtrc(lost - 1, lost + won, 0.5)) <= 0.025
 
 
 def listed(values: "np.ndarray") -> list[float | None]:
@@ -148,21 +195,34 @@ def homed(evidence: Evidence, without: Mapping[int, Evidence], condition: str) -
 
 
 def overfitted(folder: Path) -> dict[str, Any]:
-    """Class-wise robust overfitting from the record of a training: its test images, or else its validation images."""
+    """Class-wise overfitting from the record of a training: of its test or its validation images, whichever were
+    looked at more often; under attack if both sides were attacked, and else without.
+    """
     path = folder / "epochs.jsonl"
     try:
         lines = [json.loads(line) for line in path.read_text().splitlines()]
-        part = next(name for name in ("test", "valid") if any(name in line for line in lines))
+        part = max(("test", "valid"), key=lambda name: sum(name in line for line in lines))
         seen = [line for line in lines if part in line]
-        train, test = ([attacked(one) for one in some] for some in (seen, [line[part] for line in seen]))
-    except StopIteration:
-        raise ValueError(f"{path} has neither test nor validation images: train with --test-at or a split") from None
+        sides = seen, [line[part] for line in seen]
+        kind = next(
+            (k for k in ("robust", "clean") if all(sum(one[k]["n"]) for some in sides for one in some)), "nothing"
+        )
+        train, test = ([counted(one[kind]) for one in some] for some in sides) if kind != "nothing" else ([], [])
     except (OSError, ValueError, KeyError, TypeError):
         raise ValueError(
             f"there is no record of a training in {folder}: give a folder that `leastwise train` wrote"
         ) from None
+    if len(seen) < 2:
+        epochs = "one epoch" if seen else "no epoch"
+        raise ValueError(
+            f"{path} has test or validation images of {epochs}, and overfitting shows from two on: train longer, with "
+            "a validation split or with --test-at"
+        )
+    if not train:
+        raise ValueError(f"{path} has attacks on one side only, training or {part} images: nothing can be compared")
     found = overfitting(train, test)
     return {
+        "kind": kind,
         "images": part,
         "epochs": [int(line["epoch"]) for line in seen],
         "best_epoch": int(seen[found.epoch]["epoch"]),
@@ -173,9 +233,7 @@ def overfitted(folder: Path) -> dict[str, Any]:
     }
 
 
-def attacked(part: Mapping[str, Any]) -> Tally:
-    """Under attack, or clean for a training without one."""
-    counts = part["robust"] if sum(part["robust"]["n"]) else part["clean"]
+def counted(counts: Mapping[str, Any]) -> Tally:
     return Tally(*(torch.tensor(counts[name], dtype=torch.int64) for name in ("n", "correct")))
 
 
@@ -186,21 +244,32 @@ def across(models: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     if len(set(classes)) > 1:
         raise ValueError("models of different classes cannot be compared: explain them one by one")
     made: dict[str, Any] = {"models": names}
-    for what in ("clean", "condition"):
-        accuracy = np.array([filled(one["accuracy"][one[what]]) for one in models.values()])
-        found = profile_similarity(accuracy)
-        made["natural" if what == "clean" else "attacked"] = {
-            "conditions": [one[what] for one in models.values()],
+    for kind, what in (("natural", "clean"), ("attacked", "condition")):
+        conditions = [one[what] for one in models.values()]
+        if kind == "attacked" and (len(set(conditions)) > 1 or conditions[0] == next(iter(models.values()))["clean"]):
+            made[kind] = None  # different attacks, or none: their class accuracies say nothing about each other
+            continue
+        found = profile_similarity(np.array([filled(one["accuracy"][one[what]]) for one in models.values()]))
+        made[kind] = {
+            "conditions": conditions,
             "cosine": [listed(row) for row in found.cosine],
             "p": [listed(row) for row in found.p],
         }
-    first = next(iter(models.values()))
-    start = filled(first["accuracy"][first["clean"]])
-    made["drop_share"] = {
-        name: listed(drop_shares(start, filled(one["accuracy"][one["clean"]])))
-        for name, one in list(models.items())[1:]
-    }
+    (_, first), *others = models.items()
+    made["drop_share"] = {name: shares for name, one in others if (shares := lost_between(first, one)) is not None}
     return made
+
+
+def lost_between(first: Mapping[str, Any], other: Mapping[str, Any]) -> list[float | None] | None:
+    """Shares of the classes in the fall of clean accuracy from one model to the other; nothing if a fall is not sure.
+
+    The images need not be the same: errors are those of independent samples, which are the larger ones.
+    """
+    n = [np.array(one["images"], dtype=float) for one in (first, other)]
+    a, b = (filled(one["accuracy"][one["clean"]]) for one in (first, other))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        error = np.sqrt(np.nansum(a * (1 - a) / n[0] + b * (1 - b) / n[1]))
+    return listed(drop_shares(a, b)) if float(np.nansum(a - b)) > SURE * error else None
 
 
 def filled(values: Sequence[float | None]) -> "np.ndarray":
