@@ -16,7 +16,7 @@ from leastwise.data.classes import CIFAR10, CIFAR10_GROUPS
 from leastwise.frame import ClassFrame
 from leastwise.papers import PAPERS, Exhibit, Measured, Recipe, narrowed, planned
 from leastwise.papers.claims import Finding
-from leastwise.papers.pages import DRAWINGS, EXHIBITS, basis, draw, figure_csv, heading, lighter, write
+from leastwise.papers.pages import DRAWINGS, EXHIBITS, basis, draw, figure_csv, heading, lighter, merged, write
 from leastwise.papers.pages.claims import SMOKE, Row
 from leastwise.papers.pages.given import NOT_RUN, Given, Value
 from leastwise.papers.pages.sheets import UNCOMPARED, UNDEFINED, as_csv, as_latex, as_rows, sheet
@@ -276,6 +276,23 @@ def test_a_page_says_what_was_measured_on_fewer_images_or_with_a_shorter_attack(
     assert basis(table4, "lite").endswith("8 epochs; autoattack on 100 images of each class")
     assert "every epoch on 20 images of each class" in basis(EXHIBITS["tian2021/fig1"], "lite")
     assert not any(lighter(one, "full") for one in EXHIBITS.values())
+
+
+def test_what_is_not_shown_for_one_reason_is_said_once() -> None:
+    notes = ("Not shown: a, b (not run).", "A remark.", "Not shown: c (too large).", "Not shown: d (not run).")
+    assert merged(notes) == ("Not shown: a, b; d (not run).", "A remark.", "Not shown: c (too large).")
+
+
+def test_conditions_that_leave_nothing_have_no_weakest_class_and_no_direction() -> None:
+    """A standard network under PGD: every class is at zero."""
+    recipe = EXHIBITS["benz2021/fig16"].needs["standard"]
+    assert isinstance(recipe, Measured)
+    right = {name: 90 - 5 * np.arange(10) for name in recipe.conditions} | {"pgd20": np.zeros(10, dtype=int)}
+    made = draw(given("benz2021/fig16", {recipe: of_predictions(recipe, right)}))
+    assert made.ours["pgd20", "most vulnerable class"] == "several classes share the lowest accuracy"
+    assert made.ours["most corruptions", "most vulnerable class"][0] == 10
+    (cosines,) = [figure for figure in made.wide if figure.title.startswith("Cosines")]
+    assert cosines.caption.startswith("mean of 28 pairs 1.00") and cosines.caption.endswith("without direction: pgd20")
 
 
 def test_claims_are_written_in_the_units_of_the_page() -> None:

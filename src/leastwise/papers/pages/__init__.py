@@ -1,7 +1,8 @@
 """Results of recipes -> one HTML page per paper with every exhibit drawn, and its numbers as CSV and LaTeX."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from leastwise.store import write_atomic
 __all__ = ["DRAWINGS", "draw", "write"]
 
 PAGE = "index.html"
+NOT_SHOWN = re.compile(r"Not shown: (?P<what>.+?) \((?P<why>.+)\)\.")
 DRAWINGS: dict[str, Callable[[Given], Drawn]] = {
     **benz2021.DRAWINGS,
     **tian2021.DRAWINGS,
@@ -73,7 +75,21 @@ def write(
 
 def draw(given: Given) -> Drawn:
     """An exhibit by the function that its id names."""
-    return DRAWINGS[given.view.exhibit.id](given)
+    made = DRAWINGS[given.view.exhibit.id](given)
+    return replace(made, notes=merged(made.notes))
+
+
+def merged(notes: Sequence[str]) -> tuple[str, ...]:
+    """What is not shown for one reason in one sentence, at the place of the first of them."""
+    lacking: dict[str, dict[str, None]] = {}
+    order: dict[str, None] = {}
+    for note in notes:
+        if found := NOT_SHOWN.fullmatch(note):
+            lacking.setdefault(found["why"], {})[found["what"]] = None
+            order[found["why"]] = None
+        else:
+            order[note] = None
+    return tuple(f"Not shown: {'; '.join(lacking[one])} ({one})." if one in lacking else one for one in order)
 
 
 def figure_csv(made: Drawn, scale: str) -> str:

@@ -97,16 +97,20 @@ def deviations_of(given: Given, audits: Mapping[str, Audited], title: str, what:
 def cosine_figure(names: Sequence[str], accuracy: Float[np.ndarray, "m k"], title: str) -> Figure:
     """Model × model (or condition × condition): cosines of the deviations, with the largest p-value of a pair."""
     found = profile_similarity(accuracy)
-    off = found.p[np.triu_indices(len(names), 1)]
-    pairs = f"mean of {len(off)} pairs" if len(off) > 1 else "cosine of the pair"
-    told = f"{pairs} {found.mean:.2f}".replace("-", "−") if len(off) else ""
-    if len(off) and not np.isnan(off).all():
-        told += f"; against classes in any order {largest_p(off)}"
-    return square(names, found.cosine, f"Cosines of deviations, {title}", told, COSINES)
+    upper = np.triu_indices(len(names), 1)
+    known = ~np.isnan(found.cosine[upper])
+    cosine, p = found.cosine[upper][known], found.p[upper][known]
+    told = []
+    if len(cosine):
+        pairs = f"mean of {len(cosine)} pairs" if len(cosine) > 1 else "cosine of the pair"
+        told = [f"{pairs} {cosine.mean():.2f}".replace("-", "−"), f"against classes in any order {largest_p(p)}"]
+    alike = [name for name, own in zip(names, found.cosine.diagonal(), strict=True) if np.isnan(own)]
+    told += [f"all classes alike, so without direction: {', '.join(alike)}"] if alike else []
+    return square(names, found.cosine, f"Cosines of deviations, {title}", "; ".join(told), COSINES)
 
 
 def largest_p(p: "np.ndarray") -> str:
-    return f"every pair has p ≤ {np.nanmax(p):.2g}" if len(p) > 1 else f"p = {p[0]:.2g}"
+    return f"every pair has p ≤ {p.max():.2g}" if len(p) > 1 else f"p = {p[0]:.2g}"
 
 
 def square(names: Sequence[str], matrix: "np.ndarray", title: str, told: str, look: Look) -> Figure:
