@@ -248,7 +248,7 @@ def test_lite_trainings_differ_in_nothing_but_what_they_are_about() -> None:
     about_the_optimiser = set(selected("benz2021/fig6")[0].trainings("lite"))
     for net in trainings(recipes):
         assert net.keep == "last" and net.batch_size == 128 and net.drops == () and net.scale == "lite"
-        assert net.epochs == {"svhn": 6, "stl10": 10}.get(net.data.name, 8) and net.augment != "crop-flip"
+        assert net.epochs == {"mnist": 4, "svhn": 6, "stl10": 10}.get(net.data.name, 8) and net.augment != "crop-flip"
         if net not in about_the_optimiser:
             assert (net.schedule, net.rate, net.weight_decay, net.optimiser) == ("one-cycle", 0.2, 5e-4, "sgd"), net
 
