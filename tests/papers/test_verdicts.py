@@ -112,6 +112,21 @@ def test_a_rule_looks_at_the_right_networks() -> None:
     assert other.verdict == "does not hold"
 
 
+def test_a_network_that_gives_one_answer_decides_nothing() -> None:
+    """As adversarial training on digits may end: all classes but one are at 0, and no spread could be wider."""
+    recipes = dict(results("tian2021", "full"))
+    failed = EXHIBITS["tian2021/table5"].needs["mnist, adversarial"]
+    assert isinstance(failed, Measured)
+    labels = np.repeat(np.arange(10), 8)
+    always = 3.0 * np.eye(10)[np.full(len(labels), 3)]
+    recipes[failed] = Found(evidence_of(dict.fromkeys(failed.conditions, always), labels, names=CIFAR10))
+    found = [one for one in judged("tian2021", recipes, "full") if "mnist, adversarial" in one.on]
+    assert {one.claim for one in found} == {"C1", "C2"} and not any(one.findings for one in found)
+    assert {one.missing for one in found} == {
+        "mnist, adversarial gives one answer to all images: its training failed",
+    }
+
+
 def test_what_is_there_decides_and_is_named() -> None:
     """Two of eight methods, three of ten networks: claims over several are decided by these, and say so."""
     some = planned(narrowed(selected("ahn/fig4"), ("PGD", "TRADES")), "lite")[0]

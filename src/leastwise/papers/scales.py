@@ -104,6 +104,8 @@ LITE_MADE = 50  # steps of a search that makes images
 LITE_EPOCHS = 8
 LITE_EPOCHS_OF = {"mnist": 4, "svhn": 6, "stl10": 10}  # what two cores can do, and what digits need
 LITE_ARCHS = {"convnet": "convnet", "lenet5": "lenet5", "small-cnn": "small-cnn", "vgg16-bn": "convnet"}
+LITE_RATE = 0.2
+LITE_RATE_OF = {"small-cnn": 0.02}  # without BatchNorm: at 0.2 and eps 0.3 it ended in one answer to all digits
 LITE_SAME = ("resnet18", "resnet9", "wrn-34-10")  # never in one exhibit: one network stands for all of them
 LITE_TOO_LARGE = ("imagenet", "tiny-imagenet")
 LITE_FOLLOWED = 2000  # images, at least one of each class, that are looked at after every epoch
@@ -126,7 +128,7 @@ def lite_trained(t: Trained) -> Trained:
         threat=lite_threat(t.threat),
         epochs=LITE_EPOCHS_OF.get(t.data.name, LITE_EPOCHS),
         batch_size=128,
-        rate=t.rate if t.optimiser == "adam" else 0.2,
+        rate=t.rate if t.optimiser == "adam" else LITE_RATE_OF.get(base, LITE_RATE),
         schedule="one-cycle" if t.schedule == "steps" else t.schedule,
         drops=(),
         augment="flip" if t.augment == "crop-flip" else t.augment,  # crops are for long trainings

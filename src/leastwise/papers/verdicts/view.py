@@ -78,8 +78,14 @@ class View:
         return [(one, self.results[one]) for one in recipes if one in self.results]
 
     def audits(self, role: str) -> list[Audited]:
-        """Every condition of a role; nothing where it was not audited."""
+        """Every condition of a role; nothing where it was not audited.
+
+        A network that gives one answer to all images has learnt nothing, and decides no claim; at scale smoke nothing
+        is decided anyway.
+        """
         found = [(recipe, one.evidence) for recipe, one in self.parts(role) if isinstance(recipe, Measured)]
+        if self.scale != "smoke" and any(evidence and one_answer(evidence) for _, evidence in found):
+            raise Missing(f"{role} gives one answer to all images: its training failed")
         return [(evidence, name) for recipe, evidence in found if evidence for name in recipe.conditions]
 
     def audit(self, role: str, attack: str = "clean") -> Audited:
@@ -109,6 +115,13 @@ class View:
             if one.epochs:
                 return one.epochs
         raise Missing(f"the epochs of {role} are not among the results")
+
+
+def one_answer(evidence: Evidence) -> bool:
+    """Under every condition, of images of several classes."""
+    if len(np.unique(evidence.labels)) < 2:
+        return False
+    return all(len(np.unique(one.predicted)) == 1 for one in evidence.conditions.values())
 
 
 @dataclass(frozen=True)
