@@ -23,6 +23,7 @@ from leastwise.geometry import (
     ranked,
     resampled,
 )
+from leastwise.geometry.profiles import mean_rank_correlation
 from tests.geometry.given import evidence_of, random_evidence
 
 K = 5
@@ -204,6 +205,13 @@ def test_rank_correlation_interval_covers() -> None:
 def test_rank_correlation_of_nothing_is_missing() -> None:
     assert np.isnan(rank_correlation(np.ones(5), np.arange(5.0)).rho)
     assert rank_correlation(np.arange(3.0), np.arange(3.0)).low == -1
+
+
+def test_a_split_whose_classes_are_tied_counts_as_no_correlation() -> None:
+    order = np.arange(6.0)
+    both = mean_rank_correlation(np.stack([order, np.ones(6)]), np.stack([order, order]))
+    assert both.rho == pytest.approx(0.5) and both.low < 0.5 < both.high
+    assert np.isnan(mean_rank_correlation(np.ones((2, 6)), np.stack([order, order])).rho)
 
 
 @pytest.mark.parametrize("n", [4, 5, 10])

@@ -245,6 +245,9 @@ def test_the_command_audits_looks_at_features_and_feeds_the_report(
     assert cli.main(["explain", str(folder), "-o", "again.html"]) == 0
     assert json.loads((folder / FILE).read_text())["features"] is None
     assert cli.main(["explain", "t/model.pt", str(folder), *options, "-o", "two.html"]) == 0
+    other = ["--attack", "clean,pgd2", "--per-class", "6", "--threads", "1"]  # not the attack of the first
+    assert cli.main(["explain", str(folder), "t/model.pt", *other, "-o", "mixed.html"]) == 0
+    assert json.loads(Path("mixed.json").read_text())["between"]["attacked"] is None
     two = json.loads(Path("two.json").read_text())
     assert two["between"]["models"] == ["t/model.pt", str(folder)]
     assert two["models"]["t/model.pt"]["confusion"] == two["models"][str(folder)]["confusion"]

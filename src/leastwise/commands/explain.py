@@ -113,8 +113,9 @@ class Explain:
         conditions = named_all(self.attack, threat)
         if not any(isinstance(one, Clean) for _, one in conditions):
             raise ValueError(f"--attack {self.attack} has no images without attack: put clean among them")
-        if wanted and wanted not in dict(conditions):
-            raise ValueError(f"there is no condition {wanted!r}: choose {', '.join(dict(conditions))}")
+        if self.condition and self.condition not in dict(conditions):
+            raise ValueError(f"there is no condition {self.condition!r}: choose {', '.join(dict(conditions))}")
+        wanted = wanted if wanted in dict(conditions) else ""
         auditor = make_auditor(model, data, conditions, target.seed, target.batch_size, device, target.force)
         folder = Path(f"results/audit-{auditor.key[:8]}")
         task = engine.audit_task(auditor, data, folder, FORMS.get(target.form), None, target.about)

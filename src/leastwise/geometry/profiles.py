@@ -132,9 +132,9 @@ def mean_rank_correlation(
     if n < 2:
         return RankCorrelation(n, nan, nan, nan, nan)
     a, b = (directions(rankdata(part, axis=1)) for part in (x, y))
-    rho = float(np.einsum("sk,sk->s", a, b).mean())
-    if np.isnan(rho):
+    if not (a.any(1) & b.any(1)).any():
         return RankCorrelation(n, nan, nan, nan, nan)
+    rho = float(np.einsum("sk,sk->s", a, b).mean())
     rng = np.random.default_rng(seed)
     products = np.einsum("sj,sk->jk", a, b) / len(a)
     rows = np.arange(n)
@@ -150,7 +150,7 @@ def mean_rank_correlation(
 
 
 def directions(ranks: Splits) -> Splits:
-    """Ranks minus their mean, of length 1; NaN where all are tied."""
+    """Ranks minus their mean, of length 1; 0 where all are tied: such a split says nothing of any order."""
     d = ranks - ranks.mean(1, keepdims=True)
     norms = np.sqrt((d**2).sum(1, keepdims=True))
-    return d / np.where(norms > 1e-12, norms, np.nan)
+    return np.where(norms > 1e-12, d / np.maximum(norms, 1e-12), 0.0)
