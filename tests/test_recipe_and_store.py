@@ -1,19 +1,24 @@
 """Recipes are values with stable keys; files are whole or absent."""
 
+import dataclasses
+import importlib
 import json
 import os
+import pkgutil
 import stat
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
 
+import leastwise
 from leastwise.attacks import PGD
 from leastwise.balls import Linf
 from leastwise.demo import audits
 from leastwise.plan import ordered
-from leastwise.recipe import canonical, difference, key, plain
+from leastwise.recipe import ADDED_LATER, canonical, difference, key, plain
 from leastwise.store import sha256, write_atomic, write_json
 
 
@@ -64,6 +69,70 @@ def test_fields_that_are_not_part_of_the_recipe_are_left_out() -> None:
 
     with pytest.raises(ValueError, match="a recipe"):
         plain((R("ab", 1), Told(object())))
+
+
+def test_a_type_may_be_renamed_and_its_key_stays() -> None:
+    @dataclass(frozen=True)
+    class SupremumBall:
+        recipe_name: ClassVar[str] = "Linf"
+
+        eps: float
+
+    @dataclass(frozen=True)
+    class ProjectedGradientAscent(PGD):
+        recipe_name: ClassVar[str] = "PGD"
+
+    renamed = ProjectedGradientAscent(SupremumBall(0.1), step=0.025, steps=20)  # type: ignore[arg-type]
+    assert key(renamed) == key(PGD(Linf(0.1), step=0.025, steps=20)) == "0f84c91f7c173232"
+
+
+def test_a_subclass_does_not_inherit_the_name_of_another_recipe() -> None:
+    @dataclass(frozen=True)
+    class Stronger(PGD):
+        pass
+
+    assert plain(Stronger())["type"] == "Stronger" and key(Stronger()) != key(PGD())
+
+
+def test_a_field_that_came_later_leaves_older_keys_alone() -> None:
+    @dataclass(frozen=True)
+    class Before:
+        recipe_name: ClassVar[str] = "R"
+
+        x: int = 1
+
+    @dataclass(frozen=True)
+    class Since:
+        recipe_name: ClassVar[str] = "R"
+
+        x: int = 1
+        y: int = field(default=0, metadata=ADDED_LATER)
+
+    assert key(Before()) == key(Since()) != key(Since(y=1))
+
+
+def all_recipe_types() -> dict[str, list[str]]:
+    """Every type of the package that has a `recipe_name`, with the fields that its key is made of."""
+    found: dict[str, list[str]] = {}
+    for module in pkgutil.walk_packages(leastwise.__path__, "leastwise."):
+        if module.name != "leastwise.__main__":
+            for value in vars(importlib.import_module(module.name)).values():
+                if isinstance(value, type) and value.__module__ == module.name and "recipe_name" in vars(value):
+                    assert value.recipe_name not in found, f"two types are called {value.recipe_name} in recipes"
+                    told = [f.name for f in dataclasses.fields(value) if f.metadata.get("recipe", True)]
+                    found[value.recipe_name] = told
+    return found
+
+
+def test_names_and_fields_of_recipes_change_only_knowingly() -> None:
+    """A field that is renamed, added or dropped changes the keys of stored results: `ADDED_LATER` keeps them.
+
+    Where a change of keys is meant, write the file anew with LEASTWISE_WRITE_GOLDEN=1.
+    """
+    golden = Path(__file__).parent / "oracles" / "recipe_fields.json"
+    if os.environ.get("LEASTWISE_WRITE_GOLDEN"):
+        golden.write_text(json.dumps(all_recipe_types(), indent=1, sort_keys=True) + "\n")
+    assert all_recipe_types() == json.loads(golden.read_text())
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), [1], {"a": 1}, torch.zeros(2), object(), PGD])

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -33,6 +33,8 @@ Conditions = tuple[tuple[str, Attack], ...]
 @dataclass(frozen=True)
 class AuditRecipe:
     """What determines the evidence: hashes of model and data, the conditions, the seed and the size of the shards."""
+
+    recipe_name: ClassVar[str] = "AuditRecipe"
 
     model: str
     data: str

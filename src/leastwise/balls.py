@@ -5,7 +5,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -45,6 +45,8 @@ class Ball(Protocol):
 class Linf:
     """Every pixel may move by eps."""
 
+    recipe_name: ClassVar[str] = "Linf"
+
     eps: Radius
 
     def __str__(self) -> str:
@@ -75,6 +77,8 @@ class Linf:
 @dataclass(frozen=True)
 class L2:
     """The Euclidean length of the perturbation is at most eps."""
+
+    recipe_name: ClassVar[str] = "L2"
 
     eps: Radius
 
@@ -113,6 +117,8 @@ class L1:
     sparse descent of Tramèr and Boneh (NeurIPS 2019), a step is shared by the largest entries of the gradient, a
     `share` of them; the smallest share is the one pixel.
     """
+
+    recipe_name: ClassVar[str] = "L1"
 
     eps: Radius
     share: float = 0.01

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from leastwise.audit import Conditions
 from leastwise.models.prepare import Form
@@ -11,6 +12,8 @@ from leastwise.train import Training
 @dataclass(frozen=True)
 class Train:
     """Train a network of a known architecture on a known data set."""
+
+    recipe_name: ClassVar[str] = "Train"
 
     data: str
     arch: str
@@ -27,6 +30,8 @@ class Train:
 @dataclass(frozen=True)
 class Audit:
     """Audit the network that a training made."""
+
+    recipe_name: ClassVar[str] = "Audit"
 
     model: Train
     data: str

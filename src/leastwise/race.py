@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -22,6 +22,8 @@ Attacked = Callable[[Mapping[int, "np.ndarray"]], Survived]  # positions by clas
 @dataclass(frozen=True)
 class RaceRecipe:
     """What determines the course of a race; the audit's recipe says the model, the data, the attack and the seed."""
+
+    recipe_name: ClassVar[str] = "RaceRecipe"
 
     audit: str  # key
     batch: int = 25  # images of a class in a round

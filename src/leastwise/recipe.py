@@ -1,23 +1,35 @@
 """Recipes are values: frozen dataclasses made of numbers, strings, tuples and each other.
 
 The hash of a recipe's canonical JSON is its cache key: two recipes that compare equal have the same
-key, and anything that would change a result changes the key.
+key, and anything that would change a result changes the key. What the key knows of a type is its
+`recipe_name`, not the name of the class: a class may be renamed or moved, and stored results are
+still found.
 """
 
 import hashlib
 import json
 import math
-from dataclasses import fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from typing import Any
 
 KEY_LENGTH = 16  # hex digits: 64 bits, no accidental collision among billions of recipes
 
 
+# Metadata of a field that came to a recipe type later: it is told only where it differs from its default, so that
+# recipes from before it was there keep their keys.
+ADDED_LATER = {"recipe": "unless default"}
+
+
+def name_of_type(kind: type) -> str:
+    """The name that recipes have for a type: its own `recipe_name`, never one that it inherits."""
+    return str(vars(kind).get("recipe_name", kind.__name__))
+
+
 def plain(value: Any) -> Any:
-    """The recipe as JSON values; a dataclass becomes an object with its type's name.
+    """The recipe as JSON values; a dataclass becomes an object with the `recipe_name` of its type.
 
     Left out are fields with `metadata={"recipe": False}`, such as a network whose digest stands beside it. They must
-    have `compare=False` too.
+    have `compare=False` too. Fields with `metadata=ADDED_LATER` are left out while they have their default.
     """
     match value:
         case None | bool() | str() | int():
@@ -29,12 +41,17 @@ def plain(value: Any) -> Any:
         case tuple():
             return [plain(v) for v in value]
     if is_dataclass(value) and not isinstance(value, type):
-        told = [f for f in fields(value) if f.metadata.get("recipe", True)]
-        return {"type": type(value).__name__} | {f.name: plain(getattr(value, f.name)) for f in told}
+        told = [f for f in fields(value) if is_told(f, getattr(value, f.name))]
+        return {"type": name_of_type(type(value))} | {f.name: plain(getattr(value, f.name)) for f in told}
     raise ValueError(
         f"a recipe is made of numbers, strings, tuples and frozen dataclasses, but saw {type(value).__name__}: "
         "give a plain value instead"
     )
+
+
+def is_told(field: Field[Any], value: Any) -> bool:
+    rule = field.metadata.get("recipe", True)
+    return value != field.default if rule == ADDED_LATER["recipe"] else bool(rule)
 
 
 def canonical(value: Any) -> str:

@@ -21,7 +21,7 @@ As in the reference, and not the paper, "no more than" in (1) includes equality.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import get_args
+from typing import ClassVar, get_args
 
 import torch
 from jaxtyping import Int
@@ -53,6 +53,8 @@ class APGD:
     randomness of its own is averaged; that randomness is seeded from the noise and leaves torch's generator as it was,
     but, unlike ours, depends on who else is in the batch. `share` of an L1 ball is not used: sparsity adapts.
     """
+
+    recipe_name: ClassVar[str] = "APGD"
 
     ball: Ball = Linf(8 / 255)
     goal: Goal = CE()

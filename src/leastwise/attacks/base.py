@@ -70,6 +70,8 @@ def notes(attack: Attack, k: int) -> tuple[str, ...]:
 class Clean:
     """No perturbation: the images as they are."""
 
+    recipe_name: ClassVar[str] = "Clean"
+
     gradients: ClassVar[bool] = False
 
     def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:

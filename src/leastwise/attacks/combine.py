@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +22,8 @@ class Cascade:
 
     All members draw the same noise, so a member finds here what it would find alone.
     """
+
+    recipe_name: ClassVar[str] = "Cascade"
 
     members: tuple[Attack, ...]
 
@@ -65,6 +68,8 @@ class Grid:
     `each` of the outcome has the members that fooled an example, `by` the first of them (or the last member).
     """
 
+    recipe_name: ClassVar[str] = "Grid"
+
     members: tuple[Attack, ...]
 
     def __post_init__(self) -> None:
@@ -105,6 +110,8 @@ class Grid:
 @dataclass(frozen=True)
 class Restarts:
     """The same attack several times from other random starts, each on what survived. The first is the attack alone."""
+
+    recipe_name: ClassVar[str] = "Restarts"
 
     attack: Attack
     times: int = 5

@@ -22,6 +22,8 @@ Kind = Literal["uniform", "gaussian", "corners"]
 class Corrupted:
     """The images as a corruption leaves them: `corruption(x, noise)`, with the noise the condition is given."""
 
+    recipe_name: ClassVar[str] = "Corrupted"
+
     corruption: Corruption
 
     gradients: ClassVar[bool] = False
@@ -58,6 +60,8 @@ class RandomNoise:
     `keep="last"` returns the draw of smallest margin; `keep="fooled"` counts the image itself too, and an example
     leaves at its first misclassified draw. `step` is the number of the draw that first fooled, from 1.
     """
+
+    recipe_name: ClassVar[str] = "RandomNoise"
 
     ball: Ball
     kind: Kind = "uniform"

@@ -60,6 +60,8 @@ class CWL2:
     boundary, where the first step of any c crosses it, since Adam's first step has the size lr in every pixel.
     """
 
+    recipe_name: ClassVar[str] = "CWL2"
+
     ball: Ball = L2(0.5)
     iterations: int = 1000
     searches: int = 9
@@ -119,6 +121,8 @@ class CWInf:
     images took 10 times the passes for a median distance 4 % shorter. Eight bisections toward the image, which that
     code does not have, gain as much for eight forward passes.
     """
+
+    recipe_name: ClassVar[str] = "CWInf"
 
     ball: Ball = Linf(0.031)
     iterations: int = 1000

@@ -19,7 +19,7 @@ same number of gradients are 0.3 to 2.6 % smaller on average (Linf and L2, targe
 """
 
 from dataclasses import dataclass, field, replace
-from typing import get_args
+from typing import ClassVar, get_args
 
 import torch
 from jaxtyping import Int
@@ -47,6 +47,8 @@ class FAB:
     an example leaves at its first misclassified point in the ball. Both fool the same examples. The first of the
     `restarts` begins at the image, the others at half of the best distance so far or of eps.
     """
+
+    recipe_name: ClassVar[str] = "FAB"
 
     ball: Ball = Linf(8 / 255)
     steps: int = 100

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
@@ -49,6 +49,8 @@ class Foreign:
     are seeded from the noise and restored: they repeat for the same batch, but depend on who is in it.
     `step` is 1, as how the function spent its passes is not known; the passes themselves are counted.
     """
+
+    recipe_name: ClassVar[str] = "Foreign"
 
     name: str
     function: Callable[..., Any] = field(compare=False, repr=False, metadata={"recipe": False})

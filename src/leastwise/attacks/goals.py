@@ -6,7 +6,7 @@ says who is there, which for a goal with a target means the target and for the o
 """
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -40,6 +40,8 @@ class CE:
     underflow. `inverse_temperature` k = 1/T is Tian's Temperature-PGD: larger is steeper.
     """
 
+    recipe_name: ClassVar[str] = "CE"
+
     inverse_temperature: float = 1.0
 
     def __post_init__(self) -> None:
@@ -68,6 +70,8 @@ class CE:
 class KL:
     """KL(p(x) || p(x')), the inner problem of TRADES. Its gradient is zero at x' = x: start elsewhere."""
 
+    recipe_name: ClassVar[str] = "KL"
+
     def __str__(self) -> str:
         return "KL"
 
@@ -93,6 +97,8 @@ class Margin:
 
     kappa is how far past the boundary it keeps pushing; 50 is the community's C&W-20.
     """
+
+    recipe_name: ClassVar[str] = "Margin"
 
     kappa: float = 50.0
 
@@ -143,6 +149,8 @@ class Targeted:
 class Toward:
     """Toward the same class for everyone. Examples that belong there have nowhere to go."""
 
+    recipe_name: ClassVar[str] = "Toward"
+
     target: int
 
     def __str__(self) -> str:
@@ -172,6 +180,8 @@ class Toward:
 @dataclass(frozen=True)
 class DLR:
     """The difference of logits ratio, which no scaling of the logits changes; with two classes, the margin."""
+
+    recipe_name: ClassVar[str] = "DLR"
 
     def __str__(self) -> str:
         return "DLR"

@@ -8,6 +8,7 @@ not; the nearest misclassified iterate is kept.
 
 import math
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -48,6 +49,8 @@ class DDN:
     Where the gradient is zero the step goes in a random direction, as in the authors' code. Departures: the paper
     rounds the result to 256 levels, here it is not rounded; the point after the last step is looked at too.
     """
+
+    recipe_name: ClassVar[str] = "DDN"
 
     ball: Ball = L2(0.5)
     steps: int = 100
@@ -112,6 +115,8 @@ class FMN:
     as it does afterwards, without which an estimate that stays too short is never left (L1 on a robust MNIST network:
     no mistake found for 33 of 100 images in 100 steps, 2 with it); the point after the last step is looked at too.
     """
+
+    recipe_name: ClassVar[str] = "FMN"
 
     ball: Ball = Linf(8 / 255)
     steps: int = 100

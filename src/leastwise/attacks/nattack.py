@@ -51,6 +51,8 @@ class NAttack:
     being the first. With `take_samples` a sample of the population counts too, which the paper's attack lets go.
     """
 
+    recipe_name: ClassVar[str] = "NAttack"
+
     ball: Ball = Linf(8 / 255)
     goal: Goal = Margin(kappa=0.0)
     population: int = 300

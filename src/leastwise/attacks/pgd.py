@@ -9,7 +9,7 @@ lets an example go `patience` steps past its first mistake.
 """
 
 from dataclasses import dataclass, replace
-from typing import Protocol, get_args, runtime_checkable
+from typing import ClassVar, Protocol, get_args, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +31,8 @@ class Start(Protocol):
 class Zero:
     """Start at the image itself."""
 
+    recipe_name: ClassVar[str] = "Zero"
+
     def __str__(self) -> str:
         return "from the image"
 
@@ -42,6 +44,8 @@ class Zero:
 class Uniform:
     """Start anywhere in the ball."""
 
+    recipe_name: ClassVar[str] = "Uniform"
+
     def __str__(self) -> str:
         return "from a uniform start"
 
@@ -52,6 +56,8 @@ class Uniform:
 @dataclass(frozen=True)
 class Gaussian:
     """Start a little beside the image."""
+
+    recipe_name: ClassVar[str] = "Gaussian"
 
     std: float = 0.001
 
@@ -65,6 +71,8 @@ class Gaussian:
 @dataclass(frozen=True)
 class Signs:
     """Start at a random corner: `size` times the sign of a Gaussian (the random half of R-FGSM)."""
+
+    recipe_name: ClassVar[str] = "Signs"
 
     size: float
 
@@ -82,6 +90,8 @@ class PGD:
     With "fooled" the clean image and the start count as points too, and an example leaves the batch as soon as it is
     misclassified: only the undecided cost anything. The clean image is asked last, as few are wrong only there.
     """
+
+    recipe_name: ClassVar[str] = "PGD"
 
     ball: Ball = Linf(8 / 255)
     goal: Goal = CE()

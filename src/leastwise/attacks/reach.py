@@ -1,7 +1,7 @@
 """Which classes an example can be sent to: a targeted attack for every pair of example and class."""
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -81,6 +81,8 @@ def reach(
 @dataclass(frozen=True)
 class Everywhere:
     """Toward every class but the label's own: the pairs of classes that an attacker can choose from."""
+
+    recipe_name: ClassVar[str] = "Everywhere"
 
     attack: PGD
 

@@ -49,6 +49,8 @@ class Square:
     to improve. Of several `restarts`, each attacks what survived.
     """
 
+    recipe_name: ClassVar[str] = "Square"
+
     ball: Ball = Linf(8 / 255)
     goal: Goal = Margin(kappa=1e9)
     queries: int = 5000

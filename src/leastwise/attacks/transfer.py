@@ -27,6 +27,8 @@ Ensemble = Literal["worst", "mean"]  # each surrogate in turn on what survived; 
 class Surrogate:
     """A network to craft on. Recipes know it by its name and digest."""
 
+    recipe_name: ClassVar[str] = "Surrogate"
+
     name: str
     digest: str
     model: nn.Module = field(compare=False, repr=False, metadata={"recipe": False})
@@ -54,6 +56,8 @@ class Transfer:
     The attack runs to its end whatever its `keep`: a point that just fools the surrogate seldom fools another network.
     The surrogates stay on their device, and are in evaluation mode while they are used. All draw the same noise.
     """
+
+    recipe_name: ClassVar[str] = "Transfer"
 
     attack: Attack
     surrogates: tuple[Surrogate, ...]

@@ -5,7 +5,7 @@ the example and its own noise, never of its batch.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -26,6 +26,8 @@ class Augment(Protocol):
 class Chain:
     """One augmentation after the other."""
 
+    recipe_name: ClassVar[str] = "Chain"
+
     parts: tuple[Augment, ...] = ()
 
     def __call__(self, x: Images, noise: Noise) -> Images:
@@ -37,6 +39,8 @@ class Chain:
 @dataclass(frozen=True)
 class Flip:
     """Mirror left and right with probability p."""
+
+    recipe_name: ClassVar[str] = "Flip"
 
     p: float = 0.5
 
@@ -50,6 +54,8 @@ class Flip:
 @dataclass(frozen=True)
 class PadCrop:
     """Zero padding on all sides, then a window of the original size anywhere in it."""
+
+    recipe_name: ClassVar[str] = "PadCrop"
 
     pad: int = 4
 
@@ -70,6 +76,8 @@ class CropShift:
     Strength s is a whole number from low to high, both included; c_x is uniform in 0 … s and c_y = s - c_x;
     the window has the size (w - c_x, h - c_y). Both offsets are uniform.
     """
+
+    recipe_name: ClassVar[str] = "CropShift"
 
     low: int = 0
     high: int = 10
@@ -94,6 +102,8 @@ class CropShift:
 class Cutout:
     """A black square with its centre on any pixel, cut off at the border (DeVries & Taylor, 2017)."""
 
+    recipe_name: ClassVar[str] = "Cutout"
+
     side: int
 
     def __post_init__(self) -> None:
@@ -117,6 +127,8 @@ class Erase:
     Its share of the area is uniform in `scale`, its height over width log-uniform in `ratio`. A rectangle
     as high or as wide as the image is drawn again; after ten of those the image stays as it is.
     """
+
+    recipe_name: ClassVar[str] = "Erase"
 
     p: float = 0.5
     scale: tuple[float, float] = (0.02, 0.33)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import torch
 
@@ -62,6 +62,8 @@ class ColorShape:
     As in their code it acts on 8-bit images (other pixels are rounded to 8 bits first), rotates by whole
     degrees, and shears and rotates with nearest neighbours and black outside.
     """
+
+    recipe_name: ClassVar[str] = "ColorShape"
 
     kind: Kind = "colour"
 

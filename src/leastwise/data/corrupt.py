@@ -11,7 +11,7 @@ level), and ImageNet-C's files are compressed as JPEG once more, which is left o
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import torch
 from jaxtyping import Float
@@ -52,6 +52,8 @@ class Corruption:
     An image's result depends on the seed and its id only. All severities of a corruption use the same random
     numbers, so that they differ in severity alone (the published sets draw anew).
     """
+
+    recipe_name: ClassVar[str] = "Corruption"
 
     name: str
     severity: int = 3

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +30,8 @@ FEWEST = 8  # images in a trial
 @dataclass(frozen=True)
 class Form:
     """How a network is computed. Every form is the same function up to rounding."""
+
+    recipe_name: ClassVar[str] = "Form"
 
     folded: bool = False
     channels_last: bool = False

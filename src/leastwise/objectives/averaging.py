@@ -31,6 +31,8 @@ class Averaging(Protocol):
 class EMA:
     """θ̄ = decay · θ̄ + (1 - decay) · θ after every epoch (or step), from the share `start` of the training on."""
 
+    recipe_name: ClassVar[str] = "EMA"
+
     decay: float = 0.85
     start: float = 0.25
     every: Every = "epoch"
@@ -43,6 +45,8 @@ class EMA:
 @dataclass(frozen=True)
 class SWA:
     """The plain mean of the weights after every epoch from `start` on (Izmailov et al., UAI 2018)."""
+
+    recipe_name: ClassVar[str] = "SWA"
 
     start: float = 0.5
     every: Every = "epoch"
@@ -60,6 +64,8 @@ class FAWA:
     classes the worst is near 0 and no fixed number works. Without a threshold (the default) an epoch passes if the mean
     of the worst tenth of the classes, which is the worst class of ten, is not below its median so far.
     """
+
+    recipe_name: ClassVar[str] = "FAWA"
 
     decay: float = 0.85
     threshold: float | None = None

@@ -1,6 +1,7 @@
 """Adversarial vertex mixup (Lee et al., CVPR 2020)."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import nn
 
@@ -19,6 +20,8 @@ class AVmixup:
     `clean` and `vertex` are the paper's lambda_1 and lambda_2: how much of the soft label is on the class at either
     end. 0.1 is uniform for ten classes and not for a hundred.
     """
+
+    recipe_name: ClassVar[str] = "AVmixup"
 
     attack: PGD = PGD()
     gamma: float = 2.0

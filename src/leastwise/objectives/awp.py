@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,8 @@ class AWP:
     The same adversarial images are used at w and at w + v. The gradient at w + v falls on w, so nothing has to be put
     back. The paper has gamma 0.01 for AT and 0.005 for TRADES, and warms up for 10 of 200 epochs.
     """
+
+    recipe_name: ClassVar[str] = "AWP"
 
     gamma: float = 0.005
     warmup: float = 0.05  # share of the training

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -23,6 +24,8 @@ class BAT:
     point `patience` steps after it; both are the last point where there is no mistake. KL(p || u) = ln k - H(p), so the
     last two terms are maximum entropy with weight 1 (`uniform`). The paper was read through its code.
     """
+
+    recipe_name: ClassVar[str] = "BAT"
 
     attack: PGD = KL_PGD
     beta: float = 6.0

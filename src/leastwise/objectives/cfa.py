@@ -1,6 +1,7 @@
 """Class-wise calibrated fair adversarial training (Wei et al., CVPR 2023): CCM and CCR. FAWA is an averaging."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -18,6 +19,8 @@ class CFA:
     from the second epoch (`begin` = 1), its code from the eleventh of 200; before, the loss is divided by 1 + beta, as
     in the code. The paper has lambda1 0.5 for AT, 0.3 for TRADES, 0.7 for FAT; the code 0.5 for all.
     """
+
+    recipe_name: ClassVar[str] = "CFA"
 
     lambda1: float = 0.5
     lambda2: float = 0.5

@@ -1,6 +1,7 @@
 """Class-focused online learning (Pethick, Chrysos and Cevher, TMLR 2023)."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -17,6 +18,8 @@ class CFOL:
     here p moves once per epoch with all of them, in the same direction. Checked were the abstract and the name of the
     game; gamma = 0.5 is recalled, eta for epochs is ours: neither could be checked.
     """
+
+    recipe_name: ClassVar[str] = "CFOL"
 
     eta: float = 0.5
     gamma: float = 0.5

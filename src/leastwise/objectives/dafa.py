@@ -1,6 +1,7 @@
 """Distance-aware fair adversarial training (Lee et al., ICLR 2024)."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -19,6 +20,8 @@ class DAFA:
     warm-up, as seen. Then the label term is multiplied by W_y, and radius and step too; the divergence is not. The
     paper warms up for 70 of 110 epochs, with scale 1 on CIFAR-10 and 1.5 on CIFAR-100.
     """
+
+    recipe_name: ClassVar[str] = "DAFA"
 
     scale: float = 1.0
     warmup: float = 70 / 110  # share of the epochs

@@ -1,6 +1,7 @@
 """Fairness-aware adversarial learning (Zhang et al., CVPR 2024), with its weights in closed form."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -20,6 +21,8 @@ class FAAL:
     so a class also counts by how many the batch has; absent classes get -1. The released code calls a convex solver;
     the dual has one variable. It fine-tunes a robust network for two epochs, at rates 0.01 and 0.001.
     """
+
+    recipe_name: ClassVar[str] = "FAAL"
 
     radius: float = 0.5
 

@@ -22,6 +22,8 @@ class FRL:
     `normaliser="both"` is the code of 2021, which divides by Σ (w0 + w1). Use TRADES with beta 1.5 (remargin: 1).
     """
 
+    recipe_name: ClassVar[str] = "FRL"
+
     tau: float = 0.1
     rate: float = 0.05
     limit: float = 0.5

@@ -1,6 +1,7 @@
 """Hypersphere embedding in adversarial training (Pang et al., NeurIPS 2020): PGD-HE and TRADES-HE."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -32,6 +33,8 @@ class HE:
     margin CE = -log e^{s(cos θ_y - m)} / (e^{s(cos θ_y - m)} + sum_{j != y} e^{s cos θ_j}). It needs a network with a
     cosine head (`resnet18+cosine`), whose logits are the cosines. Attacks see s · cos θ without the margin.
     """
+
+    recipe_name: ClassVar[str] = "HE"
 
     attack: PGD = PGD()
     scale: float = 10.0

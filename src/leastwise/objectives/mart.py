@@ -1,6 +1,7 @@
 """MART (Wang et al., ICLR 2020): misclassification-aware adversarial training."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -20,6 +21,8 @@ class MART:
     released code adds 1.0001 and 1e-12 inside logarithms; here 1 - max p is a sum of the other probabilities, which
     needs no guard. Its scripts use beta = 5 (ResNet-18) and 6 (WRN-34-10).
     """
+
+    recipe_name: ClassVar[str] = "MART"
 
     attack: PGD = PGD(start=Gaussian(0.001))
     beta: float = 5.0

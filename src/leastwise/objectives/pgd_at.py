@@ -1,6 +1,7 @@
 """PGD adversarial training (Madry et al., ICLR 2018), and what differs only in its attack or by an entropy bonus."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import nn
 
@@ -20,6 +21,8 @@ class PGDAT:
     `patience` steps after the first mistake (Zhang et al., ICML 2020); ME-AT a positive `entropy`. The adversary always
     sees hard labels: the papers that smooth leave it open, and the Bag-of-Tricks code does so.
     """
+
+    recipe_name: ClassVar[str] = "PGDAT"
 
     attack: PGD = PGD()
     smoothing: float = 0.0

@@ -1,6 +1,7 @@
 """Two regularisers that Benz et al. (2021) mention without a formula; these are ours."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -14,6 +15,8 @@ class Confusion:
 
     Under attack for methods that attack. A class that made no mistakes has no term.
     """
+
+    recipe_name: ClassVar[str] = "Confusion"
 
     weight: float = 1.0
 
@@ -33,6 +36,8 @@ class Confusion:
 @dataclass(frozen=True)
 class Similarity:
     """L = loss + weight · mean over pairs of classes in the batch of max(0, cos(m_c, m_d)), m_c mean logits."""
+
+    recipe_name: ClassVar[str] = "Similarity"
 
     weight: float = 1.0
 

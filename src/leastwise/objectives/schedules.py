@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 
 @runtime_checkable
@@ -14,6 +14,8 @@ class Schedule(Protocol):
 @dataclass(frozen=True)
 class Constant:
     """The same rate throughout."""
+
+    recipe_name: ClassVar[str] = "Constant"
 
     value: float = 0.1
 
@@ -27,6 +29,8 @@ class Constant:
 @dataclass(frozen=True)
 class OneCycle:
     """Linear up to the peak, then linear down to zero (Smith 2018); the cyclic schedule of fast AT with one cycle."""
+
+    recipe_name: ClassVar[str] = "OneCycle"
 
     peak: float = 0.2
     warmup: float = 0.3  # share of the training spent going up
@@ -44,6 +48,8 @@ class OneCycle:
 @dataclass(frozen=True)
 class Cyclic:
     """Triangles between `low` and `peak`, `cycles` of them."""
+
+    recipe_name: ClassVar[str] = "Cyclic"
 
     peak: float = 0.2
     low: float = 0.0
@@ -63,6 +69,8 @@ class Cyclic:
 class Cosine:
     """Half a cosine from the peak down to zero."""
 
+    recipe_name: ClassVar[str] = "Cosine"
+
     peak: float = 0.1
 
     def __post_init__(self) -> None:
@@ -75,6 +83,8 @@ class Cosine:
 @dataclass(frozen=True)
 class Steps:
     """The rate is divided by `factor` at each of some shares of the training: (0.5, 0.75) is 100 and 150 of 200."""
+
+    recipe_name: ClassVar[str] = "Steps"
 
     peak: float = 0.1
     at: tuple[float, ...] = (0.5, 0.75)
@@ -92,6 +102,8 @@ class Steps:
 @dataclass(frozen=True)
 class Piecewise:
     """Straight lines between (share of the training, rate)."""
+
+    recipe_name: ClassVar[str] = "Piecewise"
 
     points: tuple[tuple[float, float], ...]
 

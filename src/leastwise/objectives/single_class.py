@@ -1,6 +1,7 @@
 """Adversarial training of some classes (the maximum-entropy paper, §2.1), or towards one (proposed by Benz et al.)."""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -20,6 +21,8 @@ class SingleClassAT:
     No class: standard training; all of them: PGD-AT.
     """
 
+    recipe_name: ClassVar[str] = "SingleClassAT"
+
     attack: PGD = PGD()
     classes: tuple[int, ...] = (0,)
 
@@ -38,6 +41,8 @@ class TargetedAT:
 
     Benz et al. propose it without a formula; this one is ours.
     """
+
+    recipe_name: ClassVar[str] = "TargetedAT"
 
     attack: PGD = PGD()
     target: int = 0

@@ -20,6 +20,8 @@ class Standard:
     puts (1 - a) + a/k on the label (Szegedy et al., torch), "others" 1 - a (Pang et al.).
     """
 
+    recipe_name: ClassVar[str] = "Standard"
+
     smoothing: float = 0.0
     convention: SmoothingConvention = "all"
     entropy: float = 0.0

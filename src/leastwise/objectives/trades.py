@@ -1,6 +1,7 @@
 """TRADES (Zhang et al., ICML 2019), with beta a number or one per class (Tian et al., KDD 2021, eq. 5)."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -24,6 +25,8 @@ class TRADES:
     BatchNorm's running statistics more but leaves the loss and its gradient as they are. `smoothing` is of the label in
     the cross-entropy; the adversary climbs the KL and sees no label.
     """
+
+    recipe_name: ClassVar[str] = "TRADES"
 
     attack: PGD = KL_PGD
     beta: float | tuple[float, ...] = 6.0

@@ -18,6 +18,8 @@ class WAT:
     is twice the method's, as in the code. Costs add up: weights sharpen over time.
     """
 
+    recipe_name: ClassVar[str] = "WAT"
+
     eta: float = 0.1
     validates: ClassVar[bool] = True
     valid_loss: ClassVar[bool] = True

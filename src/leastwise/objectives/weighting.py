@@ -1,7 +1,7 @@
 """Weights per class: fair and important-class weighting (Benz et al., 2021), and tools against unbalanced data."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 
@@ -19,6 +19,8 @@ class FairWeighting:
     Accuracy is under attack for methods that attack, on the training images as seen or on validation images: the paper
     leaves both open. So it does with γ <= 0, which an easy class reaches after 20 epochs: `floor` stops it there.
     """
+
+    recipe_name: ClassVar[str] = "FairWeighting"
 
     alpha: float = 0.05
     floor: float = 0.05
@@ -40,6 +42,8 @@ class FairWeighting:
 class ImportantClass:
     """L = γ_y · loss with γ = `weight` for one class and 1 for the others. Classes count from 0 (there: 1)."""
 
+    recipe_name: ClassVar[str] = "ImportantClass"
+
     label: int = 0
     weight: float = 10.0
 
@@ -59,6 +63,8 @@ class ImportantClass:
 class EffectiveNumber:
     """L = w_y · loss, w_c in proportion to (1 - beta) / (1 - beta^n_c), 1 on average (Cui et al., CVPR 2019)."""
 
+    recipe_name: ClassVar[str] = "EffectiveNumber"
+
     beta: float = 0.9999
 
     def init(self, n: Counts) -> State:
@@ -77,6 +83,8 @@ class EffectiveNumber:
 class Balanced:
     """Every class is drawn equally often, whatever its number of images."""
 
+    recipe_name: ClassVar[str] = "Balanced"
+
     def init(self, n: Counts) -> State:
         return {"share": (n > 0).double() / (n > 0).sum()}
 
@@ -94,6 +102,8 @@ class LDAM:
     It takes the place of the label's cross-entropy. The paper has normalised features and rows and scale 30, which is
     `--model …+cosine` here; on ordinary logits 1 is the scale that changes nothing else.
     """
+
+    recipe_name: ClassVar[str] = "LDAM"
 
     largest: float = 0.5
     scale: float = 1.0

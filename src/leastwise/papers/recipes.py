@@ -6,6 +6,7 @@ comparable, with one canonical JSON, so that exhibits which need the same traini
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
 Setting = float | int | str | tuple[float, ...] | tuple[int, ...]
 Settings = tuple[tuple[str, Setting], ...]
@@ -18,6 +19,8 @@ class Images:
     `change` names a function of `leastwise.surgery` and its arguments: ("removed", 5), ("binary", 3, 5), ("coloured",),
     ("replace_background",), ("matched",), ("targeted_set", "random"); the last two are made with a training's `source`.
     """
+
+    recipe_name: ClassVar[str] = "Images"
 
     name: str
     change: tuple[str | int, ...] = ()
@@ -43,6 +46,8 @@ def made_steps(images: Images) -> int:
 class Threat:
     """The radius, and the step and steps of the attack inside a training."""
 
+    recipe_name: ClassVar[str] = "Threat"
+
     eps: float
     step: float
     steps: int = 10
@@ -52,6 +57,8 @@ class Threat:
 @dataclass(frozen=True)
 class Trained:
     """A network by its training. As a need of its own: the class-wise record that the training kept of its epochs."""
+
+    recipe_name: ClassVar[str] = "Trained"
 
     data: Images
     arch: str
@@ -83,6 +90,8 @@ class Trained:
 class Released:
     """A network that others trained and gave away."""
 
+    recipe_name: ClassVar[str] = "Released"
+
     weights: str
     arch: str
     data: Images
@@ -91,6 +100,8 @@ class Released:
 @dataclass(frozen=True)
 class Measured:
     """An audit of a network: class-wise results under each condition, and what else is kept of it."""
+
+    recipe_name: ClassVar[str] = "Measured"
 
     model: Trained | Released
     data: Images
@@ -107,6 +118,8 @@ class Measured:
 @dataclass(frozen=True)
 class Absent:
     """What a scale cannot offer; its cells stay empty and say why."""
+
+    recipe_name: ClassVar[str] = "Absent"
 
     wanted: "Measured | Trained"
     reason: str

@@ -1,7 +1,7 @@
 """Everything that determines a training run besides the network and the data, as one value."""
 
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -25,6 +25,8 @@ class Optimiser(Protocol):
 
 @dataclass(frozen=True)
 class SGD:
+    recipe_name: ClassVar[str] = "SGD"
+
     momentum: float = 0.9
     nesterov: bool = True
     weight_decay: float = 5e-4
@@ -37,6 +39,8 @@ class SGD:
 @dataclass(frozen=True)
 class Adam:
     """With decoupled weight decay."""
+
+    recipe_name: ClassVar[str] = "Adam"
 
     beta1: float = 0.9
     beta2: float = 0.999
@@ -72,6 +76,8 @@ class Validation:
     `rule` is how the best epoch is chosen: average robust accuracy, that of the worst class, their sum, or the last
     epoch. `on_test` puts the test set in the place of the split, as some papers do; every output then says so.
     """
+
+    recipe_name: ClassVar[str] = "Validation"
 
     per_class: int | None = 0  # None: a tenth of the smallest class, at most 100
     rule: Rule = "sum"
@@ -113,6 +119,8 @@ def validated(rule: Rule, seen: Seen) -> float:
 @dataclass(frozen=True)
 class Training:
     """A recipe: objective × policies × augmentation × averaging × schedule × optimiser."""
+
+    recipe_name: ClassVar[str] = "Training"
 
     objective: Objective = Standard()
     epochs: int = 10
