@@ -1,12 +1,10 @@
 """Training: the recipe as a value, and the only loop."""
 
-from leastwise.train.keeping import BEST, EPOCHS, LAST, MANIFEST, MODEL, ON_TEST, RESUME, WEIGHTS, Course, Look
+from leastwise.train.keeping import BEST, EPOCHS, FILES, LAST, MANIFEST, MODEL, ON_TEST, RESUME, WEIGHTS, Course, Look
 from leastwise.train.loop import FOLDED, Snapshot, Step, fit
 from leastwise.train.measure import measured
 from leastwise.train.ranks import ALONE, Ranks, joined
 from leastwise.train.training import OPTIMISERS, SGD, Adam, Optimiser, Rule, Training, Validation, optimiser, score
-
-FILES = (MODEL, WEIGHTS, BEST, LAST, RESUME, EPOCHS, MANIFEST)  # that a training may leave in its folder
 
 __all__ = [
     "ALONE",

@@ -32,6 +32,7 @@ from leastwise.train.training import Training, score
 MODEL, BEST, LAST, RESUME, EPOCHS = "model.pt", "best.pt", "last.pt", "resume.pt", "epochs.jsonl"
 WEIGHTS = "model.safetensors"  # in the place of the model and the last epoch, where results are to be small
 MANIFEST = "manifest.json"
+FILES = (MODEL, WEIGHTS, BEST, LAST, RESUME, EPOCHS, MANIFEST)  # that a training may leave in its folder
 SAVE_EVERY = 600.0  # seconds between snapshots within an epoch
 ON_TEST = "the best epoch was chosen on the test set: its test accuracy is too good"
 
