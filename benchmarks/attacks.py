@@ -28,20 +28,26 @@ import numpy as np
 import torch
 from torch import nn
 
-from leastwise import engine
-from leastwise.attacks import PGD, Attack
 from leastwise.attacks.autoattack import autoattack
-from leastwise.audit import MOST_IMAGES, usual_batch
-from leastwise.balls import Linf
-from leastwise.data import load
-from leastwise.demo import EPS, audits
-from leastwise.models import Classifier, inference, load_checkpoint, resolve
-from leastwise.models.prepare import prepare, step
-from leastwise.noise import Noise
-from leastwise.objectives import PGDAT, Epoch, OneCycle
-from leastwise.plan import Train
-from leastwise.train import Training
-from leastwise.types import Images, Labels
+from leastwise.attacks.base import Attack
+from leastwise.attacks.pgd import PGD
+from leastwise.attacks.threats import Linf
+from leastwise.audit.auditor import MOST_IMAGES, usual_batch
+from leastwise.cli.demo_story import EPS, audits
+from leastwise.core.noise import Noise
+from leastwise.core.types import Images, Labels
+from leastwise.data.loading import load
+from leastwise.jobs.folder import MODEL
+from leastwise.jobs.job import Train
+from leastwise.jobs.make import task as task_of_engine
+from leastwise.models.classifier import Classifier, inference
+from leastwise.models.fast.prepare import prepare, step
+from leastwise.models.load.checkpoint import load_checkpoint
+from leastwise.models.load.resolve import resolve
+from leastwise.training.base import Epoch
+from leastwise.training.methods.pgd_at import PGDAT
+from leastwise.training.recipe import Training
+from leastwise.training.schedules import OneCycle
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the networks of the tests
 STEPS = 20
@@ -99,13 +105,13 @@ def robust_network(images: int) -> Subject:
     except ValueError as why:
         print(f"the robust network is the demo's: {why}")
         job, eps, data = audits()["pgd-at"].model, EPS, load("fashion-mini/test").take(-(-images // 10))
-    task = engine.task(job, Path("results/bench") / job.data)
+    task = task_of_engine(job, Path("results/bench") / job.data)
     if not task.finished:
         task.run(
             lambda e: print(f"  epoch {e.number}: {e.robust.overall:.1%} robust") if isinstance(e, Epoch) else None
         )
     x, y, _ = data.batch(np.arange(min(images, len(data))))
-    return Subject("bn_robust", load_checkpoint(task.folder / engine.MODEL), x, y, eps)
+    return Subject("bn_robust", load_checkpoint(task.folder / MODEL), x, y, eps)
 
 
 # One call each: images and labels in, attacked images out.

@@ -20,13 +20,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from leastwise import engine
-from leastwise.attacks import Threat, named_all
-from leastwise.audit import auditor
-from leastwise.balls import Linf
-from leastwise.data import load
-from leastwise.engine.cluster import connected
-from leastwise.models.prepare import Form
+from leastwise.attacks.makers import Threat
+from leastwise.attacks.registry import named_all
+from leastwise.attacks.threats import Linf
+from leastwise.audit.auditor import make_auditor
+from leastwise.data.loading import load
+from leastwise.jobs.audit import audit_task
+from leastwise.jobs.dask.cluster import connected
+from leastwise.models.fast.prepare import Form
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.oracles.networks import resnet2b
@@ -43,13 +44,13 @@ def main(images: int = IMAGES, rounds: int = ROUNDS, attack: str = "autoattack")
     data = load(str(folder / "cifar10_test_first2000.npz"))
     data = data.where(np.arange(len(data)) < images)
     eps = 2 / 255
-    checked = auditor(resnet2b(), data, named_all(attack, Threat(Linf(eps), eps / 4)), shard=SHARD)
+    checked = make_auditor(resnet2b(), data, named_all(attack, Threat(Linf(eps), eps / 4)), shard=SHARD)
     seconds: dict[int, list[float]] = {1: [], 2: []}
     found = set()
     with tempfile.TemporaryDirectory() as place, connected(workers=1) as one, connected(workers=2) as two:
         for number in range(rounds):
             for hands in (one, two) if number % 2 == 0 else (two, one):
-                task = engine.audit_task(checked, data, Path(place) / f"{number}-{hands.width}", Form(folded=True))
+                task = audit_task(checked, data, Path(place) / f"{number}-{hands.width}", Form(folded=True))
                 begun = time.monotonic()
                 found.add(task.run(hands=hands).read_bytes())
                 seconds[hands.width].append(time.monotonic() - begun)

@@ -16,9 +16,9 @@ from functools import partial
 import torch
 from torch import nn
 
-from leastwise.models import build
-from leastwise.noise import Noise
-from leastwise.types import Images
+from leastwise.core.noise import Noise
+from leastwise.core.types import Images
+from leastwise.models.zoo.registry import build
 
 SHAPES = ((1, 28, 28), (3, 32, 32))
 IMAGES = 100

@@ -12,8 +12,9 @@ from collections.abc import Callable
 
 import torch
 
-from leastwise.models import Classifier, build
-from leastwise.models.prepare import ORIGINAL, prepare, step
+from leastwise.models.classifier import Classifier
+from leastwise.models.fast.prepare import ORIGINAL, prepare, step
+from leastwise.models.zoo.registry import build
 
 PAIRS = 31
 # Name and batch: so large that two cores take a step of the network as given in less than a second.

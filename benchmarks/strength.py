@@ -25,18 +25,20 @@ import numpy as np
 import torch
 from torch import nn
 
-from leastwise.attacks import CE, PGD, Attack
-from leastwise.attacks.apgd import APGD
+from leastwise.attacks.apgd.attack import APGD
 from leastwise.attacks.autoattack import autoattack
-from leastwise.attacks.fab import FAB
+from leastwise.attacks.base import Attack
+from leastwise.attacks.fab.attack import FAB
+from leastwise.attacks.goals import CE
+from leastwise.attacks.pgd import PGD
 from leastwise.attacks.square import Square
-from leastwise.balls import Linf
-from leastwise.data import load
-from leastwise.models import Classifier, inference
-from leastwise.models.prepare import prepare
-from leastwise.noise import Noise
-from leastwise.store import write_json
-from leastwise.types import Images, Labels, Mask
+from leastwise.attacks.threats import Linf
+from leastwise.core.files import write_json
+from leastwise.core.noise import Noise
+from leastwise.core.types import Images, Labels, Mask
+from leastwise.data.loading import load
+from leastwise.models.classifier import Classifier, inference
+from leastwise.models.fast.prepare import prepare
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the networks of the tests
 BATCH = 250

@@ -18,14 +18,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from leastwise.attacks import KL, PGD, Gaussian
-from leastwise.balls import Linf
-from leastwise.data import Dataset
-from leastwise.models import build
-from leastwise.objectives import TRADES, Constant, Seen, Terms
-from leastwise.train import ALONE, Training
-from leastwise.train.loop import FOLDED, Loop
-from leastwise.train.sampling import pieces
+from leastwise.attacks.goals import KL
+from leastwise.attacks.pgd import PGD, Gaussian
+from leastwise.attacks.threats import Linf
+from leastwise.data.dataset import Dataset
+from leastwise.models.zoo.registry import build
+from leastwise.training.base import Seen, Terms
+from leastwise.training.batches import pieces
+from leastwise.training.distributed import ALONE
+from leastwise.training.loop import FOLDED, Loop
+from leastwise.training.methods.trades import TRADES
+from leastwise.training.recipe import Training
+from leastwise.training.schedules import Constant
 
 BATCH, STEPS, EPS, STEP, BETA = 128, 10, 8 / 255, 2 / 255, 6.0
 NETWORKS = (("resnet20", 7), ("small", 9), ("preact-resnet18", 3))  # and how often each takes a step

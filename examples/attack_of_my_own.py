@@ -3,11 +3,12 @@
 import torch
 from torch import nn
 
-from leastwise import audit, data, report
-from leastwise.attacks import Clean, Foreign
-from leastwise.balls import Linf
+from leastwise.attacks import Clean, Foreign, Linf
+from leastwise.audit import audit
+from leastwise.data import load
 from leastwise.models import build
-from leastwise.train import Training, fit
+from leastwise.report import headline
+from leastwise.training import Training, fit
 
 EPS = 0.02
 
@@ -21,15 +22,15 @@ def one_step(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor
 
 def main() -> None:
     network = build("small", shape=(1, 28, 28), k=10, seed=0)
-    for _ in fit(network, data.load("fashion-mini/train").take(100), Training(epochs=3)):
+    for _ in fit(network, load("fashion-mini/train").take(100), Training(epochs=3)):
         pass
-    test = data.load("fashion-mini/test").take(20)
+    test = load("fashion-mini/test").take(20)
     mine = Foreign("one step", one_step, Linf(EPS), version="1")
-    found = audit.audit(network, test, (("clean", Clean()), ("mine", mine)))
+    found = audit(network, test, (("clean", Clean()), ("mine", mine)))
     for condition in found.conditions:
         for name, accuracy in zip(found.names, found.tally(condition).accuracy.tolist(), strict=True):
             print(f"{condition:6} {name:12} {accuracy:.3f}")
-    print(report.headline(found))
+    print(headline(found))
 
 
 if __name__ == "__main__":

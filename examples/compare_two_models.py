@@ -1,27 +1,26 @@
 """Two networks on the same images: which class gained, which lost, and what chance alone could have done."""
 
-from leastwise import audit, data
-from leastwise.attacks import PGD, Threat, named_all
-from leastwise.balls import Linf
+from leastwise.attacks import PGD, Linf, Threat, named_all
+from leastwise.audit import audit
+from leastwise.data import load
 from leastwise.models import Classifier, build
-from leastwise.objectives import PGDAT, Objective, Standard
 from leastwise.statistics import class_wise
-from leastwise.train import Training, fit
+from leastwise.training import PGDAT, Objective, Standard, Training, fit
 
 INNER = PGD(Linf(0.05), step=0.035, steps=2)
 
 
 def trained(objective: Objective) -> Classifier:
     network = build("small", shape=(1, 28, 28), k=10, seed=0)
-    for _ in fit(network, data.load("fashion-mini/train").take(100), Training(objective, epochs=3)):
+    for _ in fit(network, load("fashion-mini/train").take(100), Training(objective, epochs=3)):
         pass
     return network
 
 
 def main() -> None:
-    test = data.load("fashion-mini/test").take(40)
+    test = load("fashion-mini/test").take(40)
     conditions = named_all("clean,pgd10", Threat(Linf(0.05), step=0.0125))
-    plain, robust = (audit.audit(trained(objective), test, conditions) for objective in (Standard(), PGDAT(INNER)))
+    plain, robust = (audit(trained(objective), test, conditions) for objective in (Standard(), PGDAT(INNER)))
     for condition in plain.conditions:
         found = class_wise(plain.correct(condition), robust.correct(condition), plain.labels, plain.k)
         for name, pair, p in zip(plain.names, found.classes, found.adjusted, strict=True):

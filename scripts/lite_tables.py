@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from leastwise.papers import PAPERS
-from leastwise.papers.claims import CLAIMS
-from leastwise.papers.pages.claims import NOT_MEASURED, counted
-from leastwise.report.heat import written
+from leastwise.papers.claims.table import CLAIMS
+from leastwise.papers.drawing.claims import NOT_MEASURED, counted
+from leastwise.papers.registry import PAPERS
+from leastwise.report.charts.heatmap import written
 
 HERE = Path(__file__).parents[1]
 PAGE = HERE / "docs" / "results" / "lite.md"

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Literal
 
 from playwright.sync_api import sync_playwright
-from tests.report.made_up import audited
+from tests.report.evidence_made_up import audited
 
-from leastwise.report.page import page
+from leastwise.report.page.page import page
 
 CLASSES = (10, 100, 1000)
 WIDTHS = {"narrow": 390, "wide": 1440}

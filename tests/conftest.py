@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from leastwise.data import Dataset
-from leastwise.models import Classifier, build
-from leastwise.types import Images, Labels
+from leastwise.core.types import Images, Labels
+from leastwise.data.dataset import Dataset
+from leastwise.models.classifier import Classifier
+from leastwise.models.zoo.registry import build
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -9,8 +9,7 @@ import torch
 import tyro  # noqa: F401
 import vl_convert  # noqa: F401
 
-import leastwise.commands
-import leastwise.demo
-import leastwise.report  # noqa: F401
+import leastwise.cli.demo_story
+import leastwise.cli.verbs  # noqa: F401
 
 torch.set_num_threads(1)

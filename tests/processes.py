@@ -75,7 +75,7 @@ def child(
 
 
 def command_line(arguments: Sequence[str]) -> int:
-    from leastwise.cli import main
+    from leastwise.cli.main import main
 
     return main(arguments)
 

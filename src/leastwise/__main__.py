@@ -2,7 +2,7 @@
 
 import sys
 
-from leastwise.cli import main
+from leastwise.cli.main import main
 
 
 def run() -> None:

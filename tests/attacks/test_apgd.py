@@ -10,18 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from leastwise.attacks import (
-    CE,
-    DLR,
-    NEVER,
-    Goal,
-    TargetedDLR,
-)
-from leastwise.attacks.apgd import APGD, checkpoints
-from leastwise.attacks.front import rows_of
-from leastwise.balls import L1, L2, Ball, Linf
-from leastwise.losses import dlr, margin, targeted_dlr
-from leastwise.models import Classifier
+from leastwise.attacks.active_set import rows_of
+from leastwise.attacks.apgd.attack import APGD, checkpoints
+from leastwise.attacks.base import NEVER
+from leastwise.attacks.goals import CE, DLR, Goal, TargetedDLR
+from leastwise.attacks.threats import L1, L2, Ball, Linf
+from leastwise.core.losses import dlr, margin, targeted_dlr
+from leastwise.models.classifier import Classifier
 from tests.attacks.test_pgd import mixed as mixed80
 from tests.attacks.test_pgd import noise_for
 from tests.conftest import SHAPE, K, random_linear

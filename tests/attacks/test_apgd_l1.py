@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from torch import nn
 
-from leastwise.attacks.apgd import APGD
-from leastwise.attacks.apgd_l1 import evenly_on_the_largest, onto_ball_and_box, phases
-from leastwise.balls import L1
+from leastwise.attacks.apgd.attack import APGD
+from leastwise.attacks.apgd.l1 import evenly_on_the_largest, onto_ball_and_box, phases
+from leastwise.attacks.threats import L1
 from tests.attacks.test_apgd import Watched, mixed, value_and_gradient
 from tests.attacks.test_pgd import noise_for
 

@@ -9,24 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from leastwise.attacks import (
-    BROKEN,
-    CE,
-    DLR,
-    FINE,
-    FLAT,
-    KL,
-    NEVER,
-    Goal,
-    Outcome,
-    Targeted,
-    TargetedDLR,
-)
-from leastwise.attacks.apgd import APGD
-from leastwise.attacks.front import rows_of
-from leastwise.balls import L1, L2, Ball, Linf
-from leastwise.losses import margin
-from leastwise.models import build
+from leastwise.attacks.active_set import rows_of
+from leastwise.attacks.apgd.attack import APGD
+from leastwise.attacks.base import BROKEN, FINE, FLAT, NEVER, Outcome
+from leastwise.attacks.goals import CE, DLR, KL, Goal, Targeted, TargetedDLR
+from leastwise.attacks.threats import L1, L2, Ball, Linf
+from leastwise.core.losses import margin
+from leastwise.models.zoo.registry import build
 from tests.attacks.test_apgd import mixed
 from tests.attacks.test_pgd import mixed as mixed80
 from tests.attacks.test_pgd import noise_for
@@ -181,7 +170,7 @@ def test_runs_side_by_side_are_runs_in_order(
     model, x, y = mixed()
     attack = replace(attack, keep=keep, room=room)
     beside = attack.run(model, x, y, noise_for(x))
-    monkeypatch.setattr("leastwise.attacks.apgd.abreast", lambda *counts: 1)
+    monkeypatch.setattr("leastwise.attacks.apgd.attack.abreast", lambda *counts: 1)
     in_order = attack.run(model, x, y, noise_for(x))
     assert torch.allclose(beside.x_adv, in_order.x_adv, atol=1e-9)
     for a, b in zip(beside, in_order, strict=True):

@@ -6,9 +6,16 @@ import pytest
 import torch
 from torch import nn
 
-from leastwise.attacks import APGD, BROKEN, DLR, FAB, FLAT, PGD, Cascade, Outcome, Square, autoattack, notes
-from leastwise.balls import L1, L2, Ball, Linf
-from leastwise.models import build
+from leastwise.attacks.apgd.attack import APGD
+from leastwise.attacks.autoattack import autoattack
+from leastwise.attacks.base import BROKEN, FLAT, Outcome, notes
+from leastwise.attacks.combine import Cascade
+from leastwise.attacks.fab.attack import FAB
+from leastwise.attacks.goals import DLR
+from leastwise.attacks.pgd import PGD
+from leastwise.attacks.square import Square
+from leastwise.attacks.threats import L1, L2, Ball, Linf
+from leastwise.models.zoo.registry import build
 from tests.attacks.test_pgd import mixed, noise_for
 from tests.conftest import SHAPE
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import nn
 
-from leastwise.attacks.cw import CWL2, CWInf, Descent, next_c
-from leastwise.balls import L2, Linf
-from leastwise.losses import margin
-from leastwise.types import Labels
+from leastwise.attacks.min_norm.cw import CWL2, CWInf, Descent, next_c
+from leastwise.attacks.threats import L2, Linf
+from leastwise.core.losses import margin
+from leastwise.core.types import Labels
 from tests.attacks.test_pgd import mixed, noise_for
 from tests.conftest import random_linear
 from tests.oracles.test_linear_models import binary, grey

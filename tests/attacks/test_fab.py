@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from torch import nn
 
 from leastwise.attacks.base import BROKEN, FINE, FLAT, NEVER
-from leastwise.attacks.closest import Closest, within
-from leastwise.attacks.fab import FAB, Found, Front, nearest, random_start
-from leastwise.attacks.hyperplane import dual_norm
-from leastwise.balls import L1, L2, Linf
-from leastwise.losses import margin, other_logits
-from leastwise.models import Classifier, wrap
+from leastwise.attacks.fab.attack import FAB, Found, Front, nearest, random_start
+from leastwise.attacks.fab.hyperplane import dual_norm
+from leastwise.attacks.min_norm.search import Closest, within
+from leastwise.attacks.threats import L1, L2, Linf
+from leastwise.core.losses import margin, other_logits
+from leastwise.models.classifier import Classifier, wrap
 from tests.attacks.test_hyperplane import BALLS, ORDER, exact_step
 from tests.attacks.test_pgd import check_contract, mixed, noise_for
 from tests.conftest import SHAPE, B, K, random_linear
@@ -386,7 +386,7 @@ def test_runs_side_by_side_are_runs_in_order(keep: str, monkeypatch: pytest.Monk
     model, x, y = mixed()
     attack = FAB(Linf(0.02), steps=8, targets=3, keep=keep, room=1000)
     beside = attack.run(model, x, y, noise_for(x))
-    monkeypatch.setattr("leastwise.attacks.fab.abreast", lambda *counts: 1)
+    monkeypatch.setattr("leastwise.attacks.fab.attack.abreast", lambda *counts: 1)
     in_order = attack.run(model, x, y, noise_for(x))
     assert torch.allclose(beside.x_adv, in_order.x_adv, atol=1e-9)
     assert torch.equal(beside.step, in_order.step) and torch.equal(beside.trouble, in_order.trouble)

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leastwise.attacks.hyperplane import step_onto
-from leastwise.balls import L1, L2, Linf
+from leastwise.attacks.fab.hyperplane import step_onto
+from leastwise.attacks.threats import L1, L2, Linf
 
 BALLS = (Linf, L2, L1)
 ORDER = {Linf: math.inf, L2: 2, L1: 1}

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from leastwise.attacks.base import FLAT
-from leastwise.attacks.minnorm import DDN, FMN, median_distance, search, survival
-from leastwise.balls import L1, L2, Ball, Linf
-from leastwise.losses import margin
+from leastwise.attacks.min_norm.ddn_fmn import DDN, FMN, median_distance, search, survival
+from leastwise.attacks.threats import L1, L2, Ball, Linf
+from leastwise.core.losses import margin
 from tests.attacks.test_pgd import mixed, noise_for
 from tests.conftest import K, random_linear
 from tests.oracles.test_linear_models import binary, grey

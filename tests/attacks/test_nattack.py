@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from torch import nn
 
 import leastwise.attacks.nattack as module
-from leastwise.attacks import BROKEN, FINE, KL, NEVER, Margin, Targeted
-from leastwise.attacks.base import uses_gradients
-from leastwise.attacks.front import ask
+from leastwise.attacks.active_set import ask
+from leastwise.attacks.base import BROKEN, FINE, NEVER, uses_gradients
+from leastwise.attacks.goals import KL, Margin, Targeted
 from leastwise.attacks.nattack import NAttack, Survey, advantages, directions, image, opened, own_signs, step, survey
-from leastwise.balls import L2, Ball, Linf
-from leastwise.losses import margin
-from leastwise.recipe import key
+from leastwise.attacks.threats import L2, Ball, Linf
+from leastwise.core.losses import margin
+from leastwise.core.recipe import key
 from tests.attacks.test_pgd import mixed, noise_for
 from tests.attacks.test_square import Partly, linear
 from tests.conftest import SHAPE, K, random_linear

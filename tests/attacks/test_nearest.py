@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from leastwise.attacks.base import BROKEN, FINE, FLAT, NEVER, Attack
-from leastwise.attacks.cw import CWL2, CWInf
-from leastwise.attacks.minnorm import DDN, FMN
-from leastwise.balls import L1, L2, Linf
-from leastwise.models import Classifier
+from leastwise.attacks.min_norm.cw import CWL2, CWInf
+from leastwise.attacks.min_norm.ddn_fmn import DDN, FMN
+from leastwise.attacks.threats import L1, L2, Linf
+from leastwise.models.classifier import Classifier
 from tests.attacks.test_minnorm import SEARCHES, short
 from tests.attacks.test_pgd import check_contract, mixed, noise_for
 from tests.conftest import K

@@ -10,45 +10,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from leastwise.attacks import (
-    APGD,
-    BROKEN,
-    CE,
-    CWL2,
-    DLR,
-    FAB,
-    FINE,
-    FLAT,
-    KL,
-    NEVER,
-    PGD,
-    Attack,
-    Cascade,
-    Clean,
-    CWInf,
-    Gaussian,
-    Goal,
-    Grid,
-    Keep,
-    Margin,
-    NAttack,
-    Restarts,
-    Square,
-    Start,
-    Targeted,
-    Uniform,
-    Zero,
-    fgsm,
-    r_fgsm,
-    surrogate,
-)
+from leastwise.attacks.apgd.attack import APGD
+from leastwise.attacks.base import BROKEN, FINE, FLAT, NEVER, Attack, Clean, Keep
+from leastwise.attacks.combine import Cascade, Grid, Restarts
 from leastwise.attacks.cost import most_passes
-from leastwise.attacks.foreign import Foreign
-from leastwise.attacks.named import TABLE, Named, Threat, named
-from leastwise.balls import L1, L2, Ball, Linf
-from leastwise.losses import kl, margin
-from leastwise.models import Classifier, build, inference
-from leastwise.noise import Noise
+from leastwise.attacks.external import Foreign
+from leastwise.attacks.fab.attack import FAB
+from leastwise.attacks.goals import CE, DLR, KL, Goal, Margin, Targeted
+from leastwise.attacks.makers import Threat
+from leastwise.attacks.min_norm.cw import CWL2, CWInf
+from leastwise.attacks.nattack import NAttack
+from leastwise.attacks.pgd import PGD, Gaussian, Start, Uniform, Zero, fgsm, r_fgsm
+from leastwise.attacks.registry import TABLE, Named, named
+from leastwise.attacks.square import Square
+from leastwise.attacks.threats import L1, L2, Ball, Linf
+from leastwise.attacks.transfer import surrogate
+from leastwise.core.losses import kl, margin
+from leastwise.core.noise import Noise
+from leastwise.models.classifier import Classifier, inference
+from leastwise.models.zoo.registry import build
 from tests.conftest import SHAPE, B, K
 
 

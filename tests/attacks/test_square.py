@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from leastwise.attacks import BROKEN, FINE, KL, NEVER, Goal, Margin, Targeted
-from leastwise.attacks.base import uses_gradients
+from leastwise.attacks.base import BROKEN, FINE, NEVER, uses_gradients
+from leastwise.attacks.goals import KL, Goal, Margin, Targeted
 from leastwise.attacks.square import BLOCK, HALVINGS, Square, bump, square
-from leastwise.balls import L1, L2, Ball, Linf
-from leastwise.losses import margin
-from leastwise.models import Classifier
-from leastwise.noise import Noise
-from leastwise.recipe import key
+from leastwise.attacks.threats import L1, L2, Ball, Linf
+from leastwise.core.losses import margin
+from leastwise.core.noise import Noise
+from leastwise.core.recipe import key
+from leastwise.models.classifier import Classifier
 from tests.attacks.test_pgd import mixed, noise_for
 from tests.conftest import SHAPE, B, K, Linear, random_linear
 

@@ -8,27 +8,16 @@ import pytest
 import torch
 from torch import nn
 
-from leastwise.attacks import (
-    BROKEN,
-    CE,
-    KL,
-    NEVER,
-    PGD,
-    Cascade,
-    Gaussian,
-    Keep,
-    Outcome,
-    Restarts,
-    Targeted,
-    notes,
-    uses_gradients,
-)
-from leastwise.attacks.front import pick_rows
-from leastwise.attacks.goals import DLR
+from leastwise.attacks.active_set import pick_rows
+from leastwise.attacks.base import BROKEN, NEVER, Keep, Outcome, notes, uses_gradients
+from leastwise.attacks.combine import Cascade, Restarts
+from leastwise.attacks.goals import CE, DLR, KL, Targeted
+from leastwise.attacks.pgd import PGD, Gaussian
+from leastwise.attacks.threats import L2, Linf
 from leastwise.attacks.transfer import Ensemble, Surrogate, Transfer, surrogate
-from leastwise.balls import L2, Linf
-from leastwise.models import Classifier, build, wrap
-from leastwise.recipe import canonical, key
+from leastwise.core.recipe import canonical, key
+from leastwise.models.classifier import Classifier, wrap
+from leastwise.models.zoo.registry import build
 from tests.attacks.test_pgd import check_contract, mixed, noise_for
 from tests.conftest import SHAPE, B, K
 

@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from scipy import ndimage
 from torch import Tensor
 
-from leastwise.data import load
-from leastwise.data.corrupt import Corruption
-from leastwise.noise import Noise
+from leastwise.core.noise import Noise
+from leastwise.data.corrupt.corruption import Corruption
+from leastwise.data.loading import load
 
 IDS = torch.tensor([11, 5, 2**40, 0])
 NAMES = [

@@ -11,9 +11,11 @@ from scipy import stats
 from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
-from leastwise.commands.train import Train
-from leastwise.data import colour
-from leastwise.data.augment import (
+from leastwise.cli.train import Train
+from leastwise.core.noise import Noise
+from leastwise.core.recipe import canonical, key
+from leastwise.data.augment import pillow_ops as colour
+from leastwise.data.augment.crops import (
     AUGMENTATIONS,
     IDBH,
     Augment,
@@ -25,9 +27,19 @@ from leastwise.data.augment import (
     PadCrop,
     augmentation,
 )
-from leastwise.data.colorshape import POLICIES, ColorShape
-from leastwise.noise import Noise
-from leastwise.recipe import canonical, key
+from leastwise.data.augment.idbh import POLICIES, ColorShape
+from leastwise.data.augment.pillow_ops import (
+    autocontrast,
+    brightness,
+    contrast,
+    equalise,
+    levels,
+    pixels,
+    rotate,
+    saturation,
+    sharpness,
+    shear,
+)
 
 MANY = 20_000
 
@@ -72,26 +84,26 @@ def sheared(image: Image.Image, n: int) -> Image.Image:
 
 ORACLES: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Image.Image, int], Image.Image]]] = {
     "saturation": (
-        lambda v: colour.saturation(v, torch.from_numpy(FACTOR)),
+        lambda v: saturation(v, torch.from_numpy(FACTOR)),
         lambda image, n: ImageEnhance.Color(image).enhance(FACTOR[n]),
     ),
     "brightness": (
-        lambda v: colour.brightness(v, torch.from_numpy(FACTOR)),
+        lambda v: brightness(v, torch.from_numpy(FACTOR)),
         lambda image, n: ImageEnhance.Brightness(image).enhance(FACTOR[n]),
     ),
     "contrast": (
-        lambda v: colour.contrast(v, torch.from_numpy(FACTOR)),
+        lambda v: contrast(v, torch.from_numpy(FACTOR)),
         lambda image, n: ImageEnhance.Contrast(image).enhance(FACTOR[n]),
     ),
     "sharpness": (
-        lambda v: colour.sharpness(v, torch.from_numpy(FACTOR)),
+        lambda v: sharpness(v, torch.from_numpy(FACTOR)),
         lambda image, n: ImageEnhance.Sharpness(image).enhance(FACTOR[n]),
     ),
-    "autocontrast": (colour.autocontrast, lambda image, n: ImageOps.autocontrast(image)),
-    "equalise": (colour.equalise, lambda image, n: ImageOps.equalize(image)),
-    "shear": (lambda v: colour.shear(v, torch.from_numpy(RADIANS), torch.from_numpy(ALONG_X)), sheared),
+    "autocontrast": (autocontrast, lambda image, n: ImageOps.autocontrast(image)),
+    "equalise": (equalise, lambda image, n: ImageOps.equalize(image)),
+    "shear": (lambda v: shear(v, torch.from_numpy(RADIANS), torch.from_numpy(ALONG_X)), sheared),
     "rotate": (
-        lambda v: colour.rotate(v, torch.from_numpy(DEGREES).double()),
+        lambda v: rotate(v, torch.from_numpy(DEGREES).double()),
         lambda image, n: image.rotate(int(DEGREES[n]), Image.Resampling.NEAREST, fillcolor=0),
     ),
 }
@@ -107,13 +119,13 @@ def test_operations_give_pillows_numbers(name: str, channels: int) -> None:
         picture = Image.fromarray(image[0] if channels == 1 else image.transpose(1, 2, 0))
         answer = np.asarray(theirs(picture, n))
         answers.append(answer[None] if channels == 1 else answer.transpose(2, 0, 1))
-    result = ours(colour.levels(as_pixels(images)))
+    result = ours(levels(as_pixels(images)))
     assert np.array_equal(result.numpy(), np.stack(answers))
     if (name, channels) != ("saturation", 1):  # a grey image has no colour to change
         assert not np.array_equal(result.numpy(), images)
 
 
-@pytest.mark.parametrize("operation", [colour.autocontrast, colour.equalise])
+@pytest.mark.parametrize("operation", [autocontrast, equalise])
 def test_flat_channels_and_small_images_stay(operation: Callable[[Tensor], Tensor]) -> None:
     flat = torch.tensor([0.0, 7.0, 255.0]).view(1, 3, 1, 1).expand(2, 3, 20, 20)
     assert torch.equal(operation(flat), flat)
@@ -121,12 +133,12 @@ def test_flat_channels_and_small_images_stay(operation: Callable[[Tensor], Tenso
 
 def test_colour_operations_refuse_other_channels() -> None:
     with pytest.raises(ValueError, match="1 or 3 channels, but saw 2"):
-        colour.saturation(torch.zeros(1, 2, 4, 4), torch.ones(1))
+        saturation(torch.zeros(1, 2, 4, 4), torch.ones(1))
 
 
 def test_levels_and_pixels_are_inverse_on_8_bit_images() -> None:
     x = torch.arange(256).view(1, 1, 16, 16).float() / 255
-    assert torch.equal(colour.pixels(colour.levels(x), torch.float32), x)
+    assert torch.equal(pixels(levels(x), torch.float32), x)
 
 
 # Which operation, how strongly.
@@ -165,7 +177,7 @@ def test_colorshape_does_the_drawn_operation_within_its_range(kind: str, monkeyp
     for choice in POLICIES[kind]:
         monkeypatch.setattr(colour, choice.name, spy(choice.name, getattr(colour, choice.name)))
     monkeypatch.setattr(
-        "leastwise.data.colorshape.FACTORS", {c.name: getattr(colour, c.name) for c in POLICIES[kind][:4]}
+        "leastwise.data.augment.idbh.FACTORS", {c.name: getattr(colour, c.name) for c in POLICIES[kind][:4]}
     )
     n = 6000
     ColorShape(kind)(torch.rand(n, 3, 4, 4, generator=torch.Generator().manual_seed(0)), noise(n))
@@ -190,10 +202,10 @@ def test_colorshape_changes_each_image_by_the_operation_drawn_for_it() -> None:
     x, n = pictures(200), noise(200)
     which, changed = ColorShape("shape").drawn(n), ColorShape("shape")(x, n)
     names = [choice.name for choice in POLICIES["shape"]]
-    for name, operation in (("autocontrast", colour.autocontrast), ("equalise", colour.equalise)):
+    for name, operation in (("autocontrast", autocontrast), ("equalise", equalise)):
         rows = which == names.index(name)
         assert bool(rows.any())
-        assert torch.equal(changed[rows], operation(colour.levels(x[rows])) / 255)
+        assert torch.equal(changed[rows], operation(levels(x[rows])) / 255)
 
 
 # CropShift.

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from leastwise.data import load
-from leastwise.data.augment import AUGMENTATIONS
-from leastwise.data.corrupt import CORRUPTIONS, Corruption
-from leastwise.data.sheet import contact_sheet, draw_all
-from leastwise.noise import Noise
+from leastwise.core.noise import Noise
+from leastwise.data.augment.crops import AUGMENTATIONS
+from leastwise.data.contact_sheet import contact_sheet, draw_all
+from leastwise.data.corrupt.corruption import CORRUPTIONS, Corruption
+from leastwise.data.loading import load
 from tests.data.corruptions import ELASTIC, EXPECTED, FROST, NAMES, ORDERED, ZOOM, colour_images, noise, random_images
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from scipy import ndimage, stats
 
-from leastwise.data.corrupt import CORRUPTIONS, Corruption
-from leastwise.data.corrupt_blur import bell, disk, motion, scattered, smooth, smoothing_matrix, zoom
+from leastwise.data.corrupt.blur import bell, disk, motion, scattered, smooth, smoothing_matrix, zoom
+from leastwise.data.corrupt.corruption import CORRUPTIONS, Corruption
 from tests.data.corruptions import (
     EXPECTED,
     ZOOM,

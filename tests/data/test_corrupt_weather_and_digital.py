@@ -9,10 +9,10 @@ import torch
 from PIL import Image
 from scipy import ndimage
 
-from leastwise.data.corrupt import CORRUPTIONS, Corruption
-from leastwise.data.corrupt_digital import affine_places, sample
-from leastwise.data.corrupt_frost import BRIGHT, DARK, veils
-from leastwise.data.corrupt_weather import MUD, equalised, plasma, relief
+from leastwise.data.corrupt.corruption import CORRUPTIONS, Corruption
+from leastwise.data.corrupt.digital import affine_places, sample
+from leastwise.data.corrupt.frost import BRIGHT, DARK, veils
+from leastwise.data.corrupt.weather import MUD, equalised, plasma, relief
 from tests.data.corruptions import (
     EXPECTED,
     corrupted,

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from leastwise.commands.shared import chosen_device
-from leastwise.data import SOURCES, Dataset, load
-from leastwise.data.arrays import read_npz
+from leastwise.cli.options import chosen_device
+from leastwise.data.dataset import Dataset
+from leastwise.data.loading import load
+from leastwise.data.readers.arrays import read_npz
+from leastwise.data.registry import SOURCES
 from tests.conftest import SHAPE, K
 
 

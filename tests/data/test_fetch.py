@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from leastwise.data import SOURCES, load
-from leastwise.data.archives import unpack, wanted
-from leastwise.data.download import part_path
-from leastwise.data.fetch import CONTENTS, DOWNLOADS, check_contents, fetch, only_one, replace_folder
-from leastwise.data.offers import ByHand, Debian, Facts, File, Npm, Official, Source, content
-from leastwise.data.places import find, not_here
-from leastwise.data.sources import IDX
+from leastwise.data.cache import find, not_here
+from leastwise.data.download.archives import unpack, wanted
+from leastwise.data.download.fetch import CONTENTS, DOWNLOADS, check_contents, fetch, only_one, replace_folder
+from leastwise.data.download.http import part_path
+from leastwise.data.loading import load
+from leastwise.data.registry import IDX, SOURCES
+from leastwise.data.source import ByHand, Debian, Facts, File, Npm, Official, Source, content
 
 MEMBERS = {"test_batch.bin": bytes(3073 * 4), "data_batch_1.bin": bytes(range(256)) * 4000}
 

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from leastwise.data import files, load
-from leastwise.data.files import examine
+from leastwise.data.loading import load
+from leastwise.data.readers import image_folder as files
+from leastwise.data.readers.image_folder import ImageFiles, examine
 
 RNG = np.random.default_rng(1)
 
@@ -181,7 +182,7 @@ def test_linked_folders_are_followed_once(folder: Path) -> None:
     data = load(str(folder))
     assert data.counts.tolist() == [4, 2, 3]
     rows = data.only(["empty"]).rows
-    assert isinstance(data.images, files.ImageFiles)
+    assert isinstance(data.images, ImageFiles)
     listed = [data.images.paths[row].relative_to(folder).as_posix() for row in rows]
     assert listed == ["empty/link/a/z.jpg", "empty/link/b.jpg"]
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from scipy import stats
 
-from leastwise.data.mixing import adversarial_vertex, mix, mix_at, smoothed
-from leastwise.noise import Noise
-from leastwise.types import Images, Labels
+from leastwise.core.noise import Noise
+from leastwise.core.types import Images, Labels
+from leastwise.data.augment.avmixup import adversarial_vertex, mix, mix_at, smoothed
 from tests.conftest import B, K
 
 

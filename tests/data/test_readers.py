@@ -13,17 +13,26 @@ import pytest
 from PIL import Image
 from scipy.io import loadmat, savemat
 
-from leastwise.data import Dataset, load, read_groups, save_npz
-from leastwise.data.arrays import ChannelsLast, member, read_npy, read_npz
-from leastwise.data.cifar import read_cifar10, read_cifar10_c, read_cifar100
-from leastwise.data.classes import CIFAR10, CIFAR10_GROUPS, CIFAR100, CIFAR100_GROUPS, DIGITS, STL10, STL10_GROUPS
-from leastwise.data.huggingface import read_huggingface
-from leastwise.data.idx import read_idx, read_idx_set
-from leastwise.data.imagenet import read_imagenet, read_tiny_imagenet
-from leastwise.data.matlab import read_mat
-from leastwise.data.plain_pickle import read_plain_pickle
-from leastwise.data.stl10 import read_stl10
-from leastwise.data.svhn import read_svhn
+from leastwise.data.classes import (
+    CIFAR10,
+    CIFAR10_GROUPS,
+    CIFAR100,
+    CIFAR100_GROUPS,
+    DIGITS,
+    STL10,
+    STL10_GROUPS,
+    read_groups,
+)
+from leastwise.data.dataset import Dataset
+from leastwise.data.loading import load
+from leastwise.data.readers.arrays import ChannelsLast, member, read_npy, read_npz, save_npz
+from leastwise.data.readers.cifar import read_cifar10, read_cifar10_c, read_cifar100
+from leastwise.data.readers.huggingface import read_huggingface
+from leastwise.data.readers.imagenet import read_imagenet, read_tiny_imagenet
+from leastwise.data.readers.mnist import read_idx, read_idx_set
+from leastwise.data.readers.safe_pickle import read_plain_pickle
+from leastwise.data.readers.stl10 import read_stl10
+from leastwise.data.readers.svhn import read_mat, read_svhn
 
 RNG = np.random.default_rng(0)
 

@@ -12,14 +12,16 @@ import numpy as np
 import psutil
 import pytest
 
-from leastwise import cli, engine
-from leastwise.audit import Auditor, Step
-from leastwise.engine.cluster import check_address, connected
-from leastwise.evidence import load as load_evidence
-from leastwise.models import load_checkpoint
-from leastwise.models.prepare import ORIGINAL
-from leastwise.race import RaceRecipe
-from tests.faults.given import Machines, account, checked, committed, images, machines, task
+from leastwise.audit.auditor import Auditor, Step
+from leastwise.audit.evidence import load as load_evidence
+from leastwise.audit.race import RaceRecipe
+from leastwise.cli.main import main
+from leastwise.jobs.audit import audit_task, race_task
+from leastwise.jobs.dask.cluster import check_address, connected
+from leastwise.jobs.folder import IMAGES
+from leastwise.models.fast.prepare import ORIGINAL
+from leastwise.models.load.checkpoint import load_checkpoint
+from tests.faults.toys import Machines, account, checked, committed, images, machines, task
 
 Record = Callable[[str, object], None]
 PIECES = 10  # 33 images in shards of 7, two conditions
@@ -59,11 +61,11 @@ def test_two_workers_started_here_find_the_same_bytes(undisturbed: bytes, tmp_pa
     data = images()
     recipe = RaceRecipe(checked(data).key, batch=2)
     alone = replaced(checked(data))
-    here = engine.race_task(alone, data, tmp_path / "race here", recipe).run().read_bytes()
+    here = race_task(alone, data, tmp_path / "race here", recipe).run().read_bytes()
     with connected(workers=2) as hands:
         assert hands.client.scheduler is not None and "127.0.0.1" in hands.client.scheduler.address
         assert task(data, tmp_path / "audit").run(hands=hands).read_bytes() == undisturbed
-        assert engine.race_task(alone, data, tmp_path / "race", recipe).run(hands=hands).read_bytes() == here
+        assert race_task(alone, data, tmp_path / "race", recipe).run(hands=hands).read_bytes() == here
         counts: list[list[int]] = []
         kept = task(data, tmp_path / "kept", images=True)
         kept.run(lambda event: counts.extend(hands.client.run(opened).values()), hands=hands)
@@ -72,8 +74,8 @@ def test_two_workers_started_here_find_the_same_bytes(undisturbed: bytes, tmp_pa
         hands.let_go()
         assert list(hands.client.run(opened).values()) == [[], []]
     task(data, tmp_path / "kept here", images=True).run()
-    for file in sorted((tmp_path / "kept here" / engine.IMAGES).iterdir()):
-        assert (tmp_path / "kept" / engine.IMAGES / file.name).read_bytes() == file.read_bytes()
+    for file in sorted((tmp_path / "kept here" / IMAGES).iterdir()):
+        assert (tmp_path / "kept" / IMAGES / file.name).read_bytes() == file.read_bytes()
 
 
 def replaced(auditor: Auditor) -> Auditor:
@@ -225,7 +227,7 @@ def test_two_thousand_shards_are_all_counted_once(
                     held.append(memory(cluster.scheduler.pid))
 
         begun = time.monotonic()
-        found = engine.audit_task(attacked, data, tmp_path / "there", ORIGINAL).run(look, hands=hands).read_bytes()
+        found = audit_task(attacked, data, tmp_path / "there", ORIGINAL).run(look, hands=hands).read_bytes()
         there = (time.monotonic() - begun) / 2
     assert counted == list(range(2, 4001, 2))  # no shard is missing, and none counts twice
     assert len(np.unique(load_evidence(tmp_path / "there").ids)) == 4000
@@ -297,8 +299,8 @@ def test_a_study_on_a_cluster_is_the_study_of_one_process(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.toml").write_text(STUDY)
     arguments = ["study", "s.toml", "--threads", "1", "--device", "cpu"]
-    assert cli.main([*arguments, "--out", "here"]) == 0
-    assert cli.main([*arguments, "--out", "there", "--engine", "dask", "--scheduler", cluster.address]) == 0
+    assert main([*arguments, "--out", "here"]) == 0
+    assert main([*arguments, "--out", "there", "--engine", "dask", "--scheduler", cluster.address]) == 0
     files = sorted(
         path.relative_to("here") for path in Path("here").rglob("*") if path.suffix in (".csv", ".safetensors")
     )

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from leastwise.evidence import FILE
-from tests.faults.given import ROOT, account, committed, wait_for
+from leastwise.audit.evidence import FILE
+from tests.faults.toys import ROOT, account, committed, wait_for
 from tests.hostile.files import checkpoint
 
 pytestmark = pytest.mark.faults

@@ -12,15 +12,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from leastwise import cli, engine
-from leastwise.engine.cluster import Cluster, connected
-from leastwise.papers import Measured, Recipe, Trained
-from leastwise.papers.recipes import Images, Threat
+from leastwise.cli.main import main
+from leastwise.core.files import LOCK
+from leastwise.jobs.dask.cluster import Cluster, connected
+from leastwise.jobs.errands import Errand
+from leastwise.jobs.executor import Gone
+from leastwise.jobs.folder import RUN
+from leastwise.papers.recipes import Images, Measured, Recipe, Threat, Trained
 from leastwise.papers.reproduce import Silent, execute, to_do
 from leastwise.papers.run import Runner
 from leastwise.papers.stored import Store
-from leastwise.store import LOCK
-from tests.faults.given import Machines, machines, wait_for
+from tests.faults.toys import Machines, machines, wait_for
 
 pytestmark = pytest.mark.faults
 
@@ -54,7 +56,7 @@ def same_files(here: Path, there: Path) -> int:
     files = [sorted(p.relative_to(root) for p in root.rglob("*") if p.is_file()) for root in (here, there)]
     assert files[0] == files[1]
     for name in files[0]:
-        if name.name != engine.RUN:
+        if name.name != RUN:
             assert (here / name).read_bytes() == (there / name).read_bytes(), name
     return len(files[0])
 
@@ -65,7 +67,7 @@ def test_the_command_leaves_the_same_files(
     def reproduced(out: str, *more: str) -> int:
         wanted = ["benz2021/fig12", "benz2021/fig1", "tian2021/table2"]  # two networks, and nothing but the paper
         arguments = ["--scale", "smoke", "--device", "cpu", "--threads", "1", "--out", str(tmp_path / out)]
-        return cli.main(["reproduce", *wanted, *arguments, *more])
+        return main(["reproduce", *wanted, *arguments, *more])
 
     assert reproduced("here") == 0
     assert reproduced("there", "--engine", "dask", "--workers", "2") == 0
@@ -101,7 +103,7 @@ def test_a_failed_training_marks_its_cells_and_nothing_else(
     if not shared:
         trainings = Cluster.trainings
 
-        def apart(self: Cluster, wanted: Iterator[tuple[engine.Errand, Path] | None]) -> object:
+        def apart(self: Cluster, wanted: Iterator[tuple[Errand, Path] | None]) -> object:
             return trainings(self, (one and (one[0], tmp_path / "not seen") for one in wanted))
 
         monkeypatch.setattr(Cluster, "trainings", apart)
@@ -164,7 +166,7 @@ def test_a_scheduler_that_dies_ends_the_command_and_what_is_finished_is_kept(
         def after(self, recipe: Recipe, seconds: float, failed: str) -> None:
             cluster.scheduler.kill()
 
-    with pytest.raises(engine.Gone, match="went away: what is finished is kept"):
+    with pytest.raises(Gone, match="went away: what is finished is kept"):
         with connected(cluster.address) as hands:
             execute(work, there, Kill(), hands)
     assert there.store.has(NET) and to_do(WANTED[:1], there.store) == (WANTED[0],)

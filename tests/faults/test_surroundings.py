@@ -11,13 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from leastwise import engine, store
-from leastwise.audit import Step
-from leastwise.evidence import FILE
-from tests.faults.given import account, checked, committed, images, task, wait_for
+from leastwise.audit.auditor import Step
+from leastwise.audit.evidence import FILE
+from leastwise.core.files import LOCK, locked
+from leastwise.jobs.audit import audit_task
+from leastwise.jobs.executor import HERE, Piece, Work
+from leastwise.jobs.folder import Clock
+from tests.faults.toys import account, checked, committed, images, task, wait_for
 
 Record = Callable[[str, object], None]
-HOLD = "import sys, time; from pathlib import Path; from leastwise.store import locked\n"
+HOLD = "import sys, time; from pathlib import Path; from leastwise.core.files import locked\n"
 HOLD += "with locked(Path(sys.argv[1])):\n    print('held', flush=True); time.sleep(600)"
 
 
@@ -44,20 +47,20 @@ def test_a_second_run_is_refused_by_name_and_a_dead_one_is_taken_over(
     for fresh in (False, True):  # not even --fresh may take a folder from under another run
         with pytest.raises(ValueError, match=rf"process {holder.pid} on \S+ is working in .*audit: wait for it"):
             task(images(), folder).run(fresh=fresh)
-    assert [path.name for path in folder.iterdir()] == [store.LOCK]
+    assert [path.name for path in folder.iterdir()] == [LOCK]
     holder.send_signal(signal.SIGKILL)
     holder.wait()
-    assert (folder / store.LOCK).exists()  # stale
+    assert (folder / LOCK).exists()  # stale
     account(record_property, 3, task(images(), folder).run().read_bytes(), undisturbed)
-    assert not (folder / store.LOCK).exists()
+    assert not (folder / LOCK).exists()
 
 
 def test_the_lock_goes_with_the_run_whatever_happens(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), store.locked(tmp_path):
+    with pytest.raises(KeyError), locked(tmp_path):
         raise KeyError
     assert list(tmp_path.iterdir()) == []
-    with store.locked(tmp_path), pytest.raises(ValueError, match=f"process {os.getpid()} on"):
-        with store.locked(tmp_path):
+    with locked(tmp_path), pytest.raises(ValueError, match=f"process {os.getpid()} on"):
+        with locked(tmp_path):
             pass
 
 
@@ -126,14 +129,14 @@ class Lying:
 def test_no_result_depends_on_the_clock(
     undisturbed: bytes, tmp_path: Path, record_property: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = engine.Clock(Lying(), Lying())
+    clock = Clock(Lying(), Lying())
     for name in ("time", "monotonic"):
         monkeypatch.setattr(time, name, Lying())
     account(record_property, 1, task(images(), tmp_path / "audit").run(clock=clock).read_bytes(), undisturbed)
     # With a budget, it decides how many shards fit, but never which or what is in them.
     data = images()
-    part = engine.audit_task(checked(data), data, tmp_path / "part", budget=5.0)
-    part.run(clock=engine.Clock(Lying(), Lying()))
+    part = audit_task(checked(data), data, tmp_path / "part", budget=5.0)
+    part.run(clock=Clock(Lying(), Lying()))
     account(record_property, 1, task(images(), tmp_path / "part").run().read_bytes(), undisturbed)
 
 
@@ -145,10 +148,13 @@ def test_a_piece_that_is_computed_twice_counts_once(
 
         width = 1
 
-        def pieces(self, work: engine.Work, wanted: Iterator[engine.Piece | None], heard: object) -> Iterator[object]:
-            for found in engine.HERE.pieces(work, wanted, lambda *_: None):
+        def pieces(self, work: Work, wanted: Iterator[Piece | None], heard: object) -> Iterator[object]:
+            for found in HERE.pieces(work, wanted, lambda *_: None):
                 yield found
                 yield found
+
+        def trainings(self, wanted: object) -> object:
+            raise AssertionError("nothing is trained here")
 
     seen: list[float] = []
     folder = tmp_path / "audit"

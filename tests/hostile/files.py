@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from PIL import Image
 
-from leastwise.data import load
-from leastwise.models import build, save_checkpoint
+from leastwise.data.loading import load
+from leastwise.models.load.checkpoint import save_checkpoint
+from leastwise.models.zoo.registry import build
 
 CANARY = "EXECUTED"
 NAMES = tuple(load("fashion-mini").names)

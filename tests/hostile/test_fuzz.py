@@ -13,20 +13,21 @@ import scipy.io
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from leastwise.audit import audit
-from leastwise.balls import Linf
-from leastwise.data.arrays import read_npy, read_npz
-from leastwise.data.cifar import read_cifar10, read_cifar100
+from leastwise.attacks.threats import Linf
+from leastwise.audit.auditor import audit
+from leastwise.audit.evidence import parsed
+from leastwise.core.parsing import number, numbers, seconds
 from leastwise.data.classes import DIGITS
-from leastwise.data.idx import read_idx_set
-from leastwise.data.svhn import read_svhn
-from leastwise.evidence import parsed
-from leastwise.models.checkpoint import read_torch
-from leastwise.notation import number, numbers, seconds
-from leastwise.objectives import changed, method
-from leastwise.statistics import parse
-from leastwise.study import read_study
-from tests.faults.given import CONDITIONS, Trapped, images
+from leastwise.data.readers.arrays import read_npy, read_npz
+from leastwise.data.readers.cifar import read_cifar10, read_cifar100
+from leastwise.data.readers.mnist import read_idx_set
+from leastwise.data.readers.svhn import read_svhn
+from leastwise.jobs.study import read_study
+from leastwise.models.load.checkpoint import read_torch
+from leastwise.statistics.gate.language import parse
+from leastwise.training.registry import method
+from leastwise.training.settings import changed
+from tests.faults.toys import CONDITIONS, Trapped, images
 from tests.hostile.files import checkpoint
 
 FEW = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from leastwise import cli
-from leastwise.data import load
+from leastwise.cli.main import main
+from leastwise.data.loading import load
 from tests.hostile.files import checkpoint
 
 EVIL = (
@@ -36,13 +36,11 @@ def test_names_that_are_code_are_shown_as_text(
     names = load("./set.npz").names
     assert names[7:9] == (r"a\x1b[2Jb", r"line\nbreak")
     checkpoint(tmp_path, names=names)
-    assert (
-        cli.main(["audit", "model.pt", "--data", "./set.npz", "--attack", "clean,fgsm", "--force", "--out", "o"]) == 0
-    )
+    assert main(["audit", "model.pt", "--data", "./set.npz", "--attack", "clean,fgsm", "--force", "--out", "o"]) == 0
     said = capsys.readouterr().out
     assert "\x1b[2J" not in said and "[red]x[/red]" in said  # neither the terminal nor rich obeys
     for name in ("page.html", "t.md", "t.tex", "t.csv"):
-        assert cli.main(["report", "o", "--out", name]) == 0
+        assert main(["report", "o", "--out", name]) == 0
     page = (tmp_path / "page.html").read_text()
     for tag in ("<script>alert", "<img src=x", "<svg onload", "49$"):
         assert tag not in page

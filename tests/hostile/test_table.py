@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from leastwise import cli
+from leastwise.cli.main import main
 from tests.hostile import files
 from tests.hostile.files import CANARY, NAMES, checkpoint, folder_of, nested, npz, pictures, safetensors, written
 
@@ -318,7 +318,7 @@ def test_bad_input_gets_one_sentence(
     before = inside(tmp_path)
     words, _, demand = case.arguments.partition("|")
     arguments = [good if word == "MODEL" else word for word in words.split()] + ([demand] if demand else [])
-    code = cli.main(arguments)
+    code = main(arguments)
     said = capsys.readouterr().err.splitlines()
     assert code == 2 and len(said) == 1 and said[0].startswith("leastwise: ") and case.said in said[0], said
     assert "Traceback" not in said[0] and "EXECUTED'" not in str(sorted(Path().iterdir()))

@@ -9,9 +9,9 @@ import torch
 from _pytest.mark import ParameterSet
 from torch import fx, nn
 
-from leastwise.models.architectures import ARCHITECTURES, Architecture, architecture, build
-from leastwise.models.lenet import lenet5
-from leastwise.models.vit import vit
+from leastwise.models.zoo.lenet import lenet5
+from leastwise.models.zoo.registry import ARCHITECTURES, Architecture, architecture, build
+from leastwise.models.zoo.vit import vit
 
 PUBLISHED = [name for name, entry in ARCHITECTURES.items() if entry.params is not None]
 # About a second each: left to the longer run, since a smaller one of the family is in the shorter.

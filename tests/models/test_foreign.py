@@ -16,10 +16,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from leastwise.models import build, inference, resolve, wrap
-from leastwise.models.huggingface import normalisation
+from leastwise.models.classifier import inference, wrap
+from leastwise.models.load.huggingface import normalisation
+from leastwise.models.load.resolve import resolve
+from leastwise.models.zoo.registry import build
 from tests.conftest import SHAPE, B, K
-from tests.models.given import BIAS, LINEAR, MEAN, NAMES, SIZE, STD, WEIGHT, Batch, Payload
+from tests.models.toys import BIAS, LINEAR, MEAN, NAMES, SIZE, STD, WEIGHT, Batch, Payload
 
 
 class Constant(nn.Module):

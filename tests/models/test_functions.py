@@ -15,9 +15,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from leastwise.models import build, inference, resolve, wrap
+from leastwise.models.classifier import inference, wrap
+from leastwise.models.load.resolve import resolve
+from leastwise.models.zoo.registry import build
 from tests.conftest import SHAPE, B, K, random_linear
-from tests.models.given import BIAS, LINEAR, MEAN, NAMES, SIZE, STD, WEIGHT, Batch
+from tests.models.toys import BIAS, LINEAR, MEAN, NAMES, SIZE, STD, WEIGHT, Batch
 
 
 def by_torch(x: torch.Tensor) -> torch.Tensor:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from leastwise.models.architectures import ARCHITECTURES, architecture, build, renamed_state
+from leastwise.models.zoo.registry import ARCHITECTURES, architecture, build, renamed_state
 
 K = 7
 

@@ -7,10 +7,12 @@ import pytest
 import torch
 from torch import nn
 
-from leastwise.models import ARCHITECTURES, Classifier, build, resolve, wrap
-from leastwise.models.fitting import fitting, views
+from leastwise.models.classifier import Classifier, wrap
+from leastwise.models.load.resolve import resolve
+from leastwise.models.load.state_dict import fitting, views
+from leastwise.models.zoo.registry import ARCHITECTURES, build
 from tests.conftest import SHAPE, K
-from tests.models.given import MEAN, NAMES, SIZE, STD, Batch
+from tests.models.toys import MEAN, NAMES, SIZE, STD, Batch
 
 State = dict[str, torch.Tensor]
 
@@ -148,7 +150,7 @@ def test_what_does_not_fit_is_counted_and_what_fits_is_suggested(
     small: Classifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = {name: ARCHITECTURES[name] for name in ("convnet", "inception-v3", "resnet20", "small", "wrn-16-4")}
-    monkeypatch.setattr("leastwise.models.fitting.ARCHITECTURES", few)  # all of them take seconds
+    monkeypatch.setattr("leastwise.models.load.state_dict.ARCHITECTURES", few)  # all of them take seconds
     state = small.net.state_dict()
     path = saved(under("module.model.", state), tmp_path)
     with pytest.raises(ValueError, match=r"which network its weights belong to: they fit small: use --arch small"):

@@ -10,14 +10,10 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from leastwise.models import (
-    Classifier,
-    build,
-    load_checkpoint,
-    resolve,
-    save_checkpoint,
-    wrap,
-)
+from leastwise.models.classifier import Classifier, wrap
+from leastwise.models.load.checkpoint import load_checkpoint, save_checkpoint
+from leastwise.models.load.resolve import resolve
+from leastwise.models.zoo.registry import build
 from tests.conftest import SHAPE, B, K
 
 NAMES = ("ant", "bee", "cow", "dog", "elk")

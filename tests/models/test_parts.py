@@ -7,10 +7,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from leastwise.losses import ce
-from leastwise.models.architectures import architecture, build
-from leastwise.models.heads import BottleneckHead, CosineHead, last_layer, with_head
-from leastwise.models.norms import BatchInstanceNorm2d, clip_gates, gate_parameters, with_bin
+from leastwise.core.losses import ce
+from leastwise.models.zoo.layers import (
+    BatchInstanceNorm2d,
+    BottleneckHead,
+    CosineHead,
+    clip_gates,
+    gate_parameters,
+    last_layer,
+    with_bin,
+    with_head,
+)
+from leastwise.models.zoo.registry import architecture, build
 from tests.conftest import SHAPE, B, K
 
 D = 9

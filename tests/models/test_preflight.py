@@ -7,8 +7,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from leastwise.models import Classifier, build, preflight, wrap
-from leastwise.models.preflight import check_labels
+from leastwise.models.classifier import Classifier, wrap
+from leastwise.models.preflight import check_labels, preflight
+from leastwise.models.zoo.registry import build
 from tests.conftest import SHAPE, B, K, random_linear
 
 Batch = tuple[torch.Tensor, torch.Tensor]

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from leastwise.models import ARCHITECTURES, Classifier, build
-from leastwise.models.fold import ScaleShift, fold, fold_by_order, fold_graph
-from leastwise.models.prepare import (
+from leastwise.models.classifier import Classifier
+from leastwise.models.fast.fold import ScaleShift, fold, fold_by_order, fold_graph
+from leastwise.models.fast.prepare import (
     FORMS,
     LOGITS,
     ORIGINAL,
@@ -23,6 +23,7 @@ from leastwise.models.prepare import (
     prepare,
     step,
 )
+from leastwise.models.zoo.registry import ARCHITECTURES, build
 from tests.conftest import SHAPE, K
 
 FOLDED = Form(folded=True)
@@ -87,7 +88,7 @@ def test_every_architecture_folds_to_the_same_function(name: str) -> None:
 @pytest.mark.parametrize("name", ["small", "resnet20"])
 def test_tracing_and_order_find_the_same_pairs(name: str) -> None:
     model, x = unsettled(name)
-    from leastwise.models.fold import shapes_unchecked
+    from leastwise.models.fast.fold import shapes_unchecked
 
     with shapes_unchecked():
         by_graph = fold_graph(model.net, model.normalised(x))
@@ -266,7 +267,7 @@ def test_the_choice_is_the_fastest_that_agrees(monkeypatch: pytest.MonkeyPatch) 
         return step(net, batch)
 
     model.net.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
-    module = sys.modules["leastwise.models.prepare"]
+    module = sys.modules["leastwise.models.fast.prepare"]
     monkeypatch.setattr(module, "step", slow_step)
     monkeypatch.setattr(module.time, "perf_counter", lambda: now)
     chosen = prepare(model, x)

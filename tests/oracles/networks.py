@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from leastwise.data import load
-from leastwise.models import Classifier, read_torch, wrap
-from leastwise.types import Images, Labels
+from leastwise.core.types import Images, Labels
+from leastwise.data.loading import load
+from leastwise.models.classifier import Classifier, wrap
+from leastwise.models.load.checkpoint import read_torch
 
 
 def convolutional(channels: int, inside: int) -> nn.Module:

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from leastwise.attacks import APGD, PGD, Square
-from leastwise.balls import Linf
-from leastwise.data import load
-from leastwise.noise import Noise
-from leastwise.types import Images, Labels, Mask
+from leastwise.attacks.apgd.attack import APGD
+from leastwise.attacks.pgd import PGD
+from leastwise.attacks.square import Square
+from leastwise.attacks.threats import Linf
+from leastwise.core.noise import Noise
+from leastwise.core.types import Images, Labels, Mask
+from leastwise.data.loading import load
 from tests.oracles.networks import cifar_network
 
 IMAGES, EPS = 1000, 2 / 255

@@ -5,11 +5,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leastwise.attacks import CE, PGD, Goal, Margin, Outcome, Zero, fgsm
-from leastwise.balls import L2, Ball, Linf
-from leastwise.losses import margin
-from leastwise.models import Classifier
-from leastwise.noise import Noise
+from leastwise.attacks.base import Outcome
+from leastwise.attacks.goals import CE, Goal, Margin
+from leastwise.attacks.pgd import PGD, Zero, fgsm
+from leastwise.attacks.threats import L2, Ball, Linf
+from leastwise.core.losses import margin
+from leastwise.core.noise import Noise
+from leastwise.models.classifier import Classifier
 from tests.conftest import SHAPE, random_linear
 
 GOALS: tuple[Goal, ...] = (CE(), CE(inverse_temperature=50.0), Margin(kappa=1e9))

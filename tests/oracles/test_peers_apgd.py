@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from leastwise.attacks import DLR, Outcome
-from leastwise.attacks.apgd import APGD
-from leastwise.attacks.apgd_l1 import onto_ball_and_box
-from leastwise.balls import L1, L2, Ball, Linf
-from leastwise.models import Classifier
-from leastwise.noise import Noise
-from leastwise.types import Images, Labels, Mask
+from leastwise.attacks.apgd.attack import APGD
+from leastwise.attacks.apgd.l1 import onto_ball_and_box
+from leastwise.attacks.base import Outcome
+from leastwise.attacks.goals import DLR
+from leastwise.attacks.threats import L1, L2, Ball, Linf
+from leastwise.core.noise import Noise
+from leastwise.core.types import Images, Labels, Mask
+from leastwise.models.classifier import Classifier
 from tests.oracles.networks import points
 
 peer = pytest.importorskip("pyautoattack.autopgd_base")

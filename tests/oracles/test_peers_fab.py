@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from leastwise.attacks.fab import FAB
-from leastwise.attacks.hyperplane import step_onto
-from leastwise.balls import L1, L2, Ball, Linf, inside
-from leastwise.models import Classifier
-from leastwise.noise import Noise
-from leastwise.types import Images, Labels, Mask
+from leastwise.attacks.fab.attack import FAB
+from leastwise.attacks.fab.hyperplane import step_onto
+from leastwise.attacks.threats import L1, L2, Ball, Linf, inside
+from leastwise.core.noise import Noise
+from leastwise.core.types import Images, Labels, Mask
+from leastwise.models.classifier import Classifier
 from tests.oracles.networks import points
 
 peer = pytest.importorskip("pyautoattack.fab_pt")

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from leastwise.attacks.cw import CWL2, CWInf
-from leastwise.attacks.minnorm import DDN, FMN, median_distance
-from leastwise.balls import L1, L2, Ball, Linf
-from leastwise.data import load
-from leastwise.models import Classifier
-from leastwise.noise import Noise
+from leastwise.attacks.min_norm.cw import CWL2, CWInf
+from leastwise.attacks.min_norm.ddn_fmn import DDN, FMN, median_distance
+from leastwise.attacks.threats import L1, L2, Ball, Linf
+from leastwise.core.noise import Noise
+from leastwise.data.loading import load
+from leastwise.models.classifier import Classifier
 from tests.oracles.networks import cifar_network, mnist_cnn
 
 PER_CLASS = 10

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from leastwise.attacks.square import Square, bump
-from leastwise.balls import L2, Ball, Linf
-from leastwise.models import Classifier
-from leastwise.noise import Noise
+from leastwise.attacks.threats import L2, Ball, Linf
+from leastwise.core.noise import Noise
+from leastwise.models.classifier import Classifier
 from tests.oracles.networks import points
 
 peer = pytest.importorskip("pyautoattack.square")

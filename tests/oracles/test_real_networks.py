@@ -7,14 +7,19 @@ import numpy as np
 import pytest
 import torch
 
-from leastwise.attacks import PGD, Clean
-from leastwise.audit import audit, auditor
-from leastwise.balls import L2, Linf
-from leastwise.data import Dataset, load
-from leastwise.models import Classifier, build, resolve
-from leastwise.models.prepare import FORMS, ORIGINAL
-from leastwise.noise import Noise
-from leastwise.train import Training, fit
+from leastwise.attacks.base import Clean
+from leastwise.attacks.pgd import PGD
+from leastwise.attacks.threats import L2, Linf
+from leastwise.audit.auditor import audit, make_auditor
+from leastwise.core.noise import Noise
+from leastwise.data.dataset import Dataset
+from leastwise.data.loading import load
+from leastwise.models.classifier import Classifier
+from leastwise.models.fast.prepare import FORMS, ORIGINAL
+from leastwise.models.load.resolve import resolve
+from leastwise.models.zoo.registry import build
+from leastwise.training.loop import fit
+from leastwise.training.recipe import Training
 from tests.oracles.networks import CIFAR_MEAN, IMAGENET_MEAN, cifar_network, mnist_cnn
 
 # Accuracy in percent on the 10,000 MNIST test images: clean, and under PGD-20 at 0.3 (step eps/4, last iterate).
@@ -90,8 +95,8 @@ def test_the_right_class_order_and_normalisation_matter(test_data: Path) -> None
     turned = data.relabel({c: (c + 1) % 10 for c in range(10)})
     model = cifar_network(test_data, "cifar_resnet2b")
     assert model.mean == CIFAR_MEAN
-    assert auditor(model, data, (("clean", Clean()),)).warnings == ()
-    (warning,) = auditor(model, turned, (("clean", Clean()),)).warnings
+    assert make_auditor(model, data, (("clean", Clean()),)).warnings == ()
+    (warning,) = make_auditor(model, turned, (("clean", Clean()),)).warnings
     assert "guess" in warning
 
 

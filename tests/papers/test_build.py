@@ -6,18 +6,30 @@ from functools import cache
 import numpy as np
 import pytest
 
-from leastwise.attacks import CE, KL, PGD, Corrupted, Gaussian, Grid, Transfer, Uniform
-from leastwise.audit import audit
-from leastwise.balls import L2, Linf
-from leastwise.evidence import Evidence
-from leastwise.geometry import drop_shares, homing, inter_class_similarity, moments, own_plane, scatter
-from leastwise.models import Classifier, build
-from leastwise.objectives import PGDAT, TRADES, Objective, Standard
-from leastwise.papers import PAPERS, Absent, Measured, Trained, planned, selected, trainings
+from leastwise.attacks.combine import Grid
+from leastwise.attacks.corruptions import Corrupted
+from leastwise.attacks.goals import CE, KL
+from leastwise.attacks.pgd import PGD, Gaussian, Uniform
+from leastwise.attacks.threats import L2, Linf
+from leastwise.attacks.transfer import Transfer
+from leastwise.audit.auditor import audit
+from leastwise.audit.evidence import Evidence
+from leastwise.insight.accuracy_drop import drop_shares
+from leastwise.insight.features import inter_class_similarity, moments, own_plane, scatter
+from leastwise.insight.homing import homing
+from leastwise.models.classifier import Classifier
+from leastwise.models.zoo.registry import build
 from leastwise.papers.build import conditions, dataset
-from leastwise.papers.claims import attacks, spread
-from leastwise.papers.recipes import Images, Threat
-from leastwise.train import Training, fit
+from leastwise.papers.claims.attacks import backgrounds_drive_adversarial_confusion, homing_is_common_and_pairwise
+from leastwise.papers.claims.spread import spread_widens
+from leastwise.papers.recipes import Absent, Images, Measured, Threat, Trained, trainings
+from leastwise.papers.registry import PAPERS, planned, selected
+from leastwise.training.base import Objective
+from leastwise.training.loop import fit
+from leastwise.training.methods.pgd_at import PGDAT
+from leastwise.training.methods.standard import Standard
+from leastwise.training.methods.trades import TRADES
+from leastwise.training.recipe import Training
 
 NETWORK = build("convnet", (1, 28, 28), 10, seed=0)
 
@@ -126,7 +138,7 @@ def test_smoke_homing_from_eleven_trainings() -> None:
     full = found["full"][1]
     result = homing(full, without, "pgd2")
     assert (result.homed <= result.misclassified).all() and not result.homed.diagonal().any()
-    assert len(attacks.homing_is_common_and_pairwise(full, without, "pgd2")) == 2
+    assert len(homing_is_common_and_pairwise(full, without, "pgd2")) == 2
 
 
 @pytest.mark.slow
@@ -143,12 +155,12 @@ def test_smoke_coloured_digits_and_shares_of_the_drop() -> None:
     found = run("tian2021/fig5")
     evidence = found["adversarial"][1]
     assert [len(classes) for _, classes in evidence.groups] == [5, 5]
-    assert len(attacks.backgrounds_drive_adversarial_confusion(evidence, "clean", "pgd2")) == 1
+    assert len(backgrounds_drive_adversarial_confusion(evidence, "clean", "pgd2")) == 1
     pair = run("tradeoff2022/fig1c")
     st, at = (pair[name][1] for name in ("ST", "PGD-AT"))
     shares = drop_shares(*(one.frame().accuracy[0].numpy() for one in (st, at)))
     assert np.isnan(shares).all() or shares.sum() == pytest.approx(1)
-    assert len(spread.spread_widens((st, "clean"), (at, "pgd2"))) == 2
+    assert len(spread_widens((st, "clean"), (at, "pgd2"))) == 2
 
 
 @pytest.mark.slow

@@ -8,13 +8,58 @@ import pytest
 import scipy.stats
 import torch
 
-from leastwise.evidence import Evidence
-from leastwise.frame import Tally
-from leastwise.papers import PAPERS
-from leastwise.papers.claims import CLAIMS, Finding, agreement, attacks, features, spread, together
-from leastwise.papers.claims.base import Statistic, above, average, below, change, deviation, gap, shared, worst
-from tests.geometry.given import evidence_of, predicting
-from tests.papers.made_up import with_recipe
+from leastwise.audit.evidence import Evidence
+from leastwise.core.counts import Tally
+from leastwise.papers.claims.agreement import (
+    confusions_are_mutual_and_near,
+    convergence_predicts,
+    kendall_w,
+    profiles_agree,
+    robust_agree_more,
+    same_hard_groups,
+    similarity_predicts_error,
+)
+from leastwise.papers.claims.attacks import (
+    backgrounds_drive_adversarial_confusion,
+    class_is_lifted,
+    confidence_is_smoother,
+    gains_on_weak_classes,
+    homing_is_common_and_pairwise,
+    temperature_gains_where_smooth,
+)
+from leastwise.papers.claims.base import (
+    Finding,
+    Statistic,
+    above,
+    average,
+    below,
+    change,
+    deviation,
+    gap,
+    shared,
+    together,
+    worst,
+)
+from leastwise.papers.claims.features import (
+    allows_a_larger_weight,
+    entropy_is_higher,
+    similarity_rises_and_variance_falls,
+    smoothing_lowers,
+    worst_class_rises,
+)
+from leastwise.papers.claims.spread import (
+    average_for_spread,
+    classes_differ,
+    fair_weights_narrow,
+    few_classes_carry_the_drop,
+    radius_trends,
+    spread_widens,
+    weakest_class_changes,
+)
+from leastwise.papers.claims.table import CLAIMS
+from leastwise.papers.registry import PAPERS
+from tests.insight.toys import evidence_of, predicting
+from tests.papers.results_made_up import with_recipe
 
 NAMES = tuple("abcdef")
 K = len(NAMES)
@@ -116,35 +161,35 @@ def test_intervals_of_changes_cover_where_nothing_changed(statistic: Statistic, 
 
 
 def test_c1_classes_differ() -> None:
-    assert verdicts(spread.classes_differ(audits(pgd=UNEVEN), "pgd")) == ["holds"]
-    equal = spread.classes_differ(audits(pgd=[1.0] * K, each=5000), "pgd")
+    assert verdicts(classes_differ(audits(pgd=UNEVEN), "pgd")) == ["holds"]
+    equal = classes_differ(audits(pgd=[1.0] * K, each=5000), "pgd")
     assert verdicts(equal) == ["does not hold"] and equal[0].p == 1
-    by_chance = [verdicts(spread.classes_differ(audits(seed, 20, pgd=EVEN), "pgd")) for seed in range(200)]
+    by_chance = [verdicts(classes_differ(audits(seed, 20, pgd=EVEN), "pgd")) for seed in range(200)]
     assert by_chance.count(["holds"]) <= 20 and by_chance.count(["undecided"]) >= 180  # 5 % of 200 is 10
 
 
 def test_c2_spread_widens() -> None:
     a, b = audits(1, clean=[0.9] * K), audits(2, pgd=UNEVEN)
-    assert verdicts(spread.spread_widens((a, "clean"), (b, "pgd"))) == ["holds", "holds"]
-    assert verdicts(spread.spread_widens((b, "pgd"), (a, "clean"))) == ["does not hold"] * 2
-    assert verdicts(spread.spread_widens((b, "pgd"), (audits(3, pgd=UNEVEN), "pgd"))) == ["undecided"] * 2
+    assert verdicts(spread_widens((a, "clean"), (b, "pgd"))) == ["holds", "holds"]
+    assert verdicts(spread_widens((b, "pgd"), (a, "clean"))) == ["does not hold"] * 2
+    assert verdicts(spread_widens((b, "pgd"), (audits(3, pgd=UNEVEN), "pgd"))) == ["undecided"] * 2
 
 
 def test_c3_c4_profiles_agree() -> None:
     rng = np.random.default_rng(0)
     base = rng.random(12)
     same = base + 0.05 * rng.normal(size=(4, 12))
-    assert verdicts(agreement.profiles_agree(same)) == ["holds"]
-    assert verdicts(agreement.profiles_agree(np.stack([base, 1 - base]))) == ["does not hold"]
-    assert verdicts(agreement.profiles_agree(rng.random((3, 12)))) == ["undecided"]
+    assert verdicts(profiles_agree(same)) == ["holds"]
+    assert verdicts(profiles_agree(np.stack([base, 1 - base]))) == ["does not hold"]
+    assert verdicts(profiles_agree(rng.random((3, 12)))) == ["undecided"]
 
 
 def test_c5_robust_networks_agree_more() -> None:
     rng = np.random.default_rng(0)
     base = rng.random(50)
     close, loose = base + 0.05 * rng.normal(size=(3, 50)), base + 0.5 * rng.normal(size=(3, 50))
-    assert verdicts(agreement.robust_agree_more(loose, close)) == ["holds"]
-    assert verdicts(agreement.robust_agree_more(close, loose)) == ["does not hold"]
+    assert verdicts(robust_agree_more(loose, close)) == ["holds"]
+    assert verdicts(robust_agree_more(close, loose)) == ["does not hold"]
 
 
 def confused(rates: np.ndarray, each: int = 500, name: str = "pgd") -> Evidence:
@@ -161,20 +206,20 @@ def test_c6_confusions_are_mutual_and_near() -> None:
         near[pair], near[pair[::-1]] = 0.2, 0.2
     np.fill_diagonal(near, 0)
     np.fill_diagonal(near, 1 - near.sum(1))
-    assert verdicts(agreement.confusions_are_mutual_and_near(confused(near), "pgd")) == ["holds", "holds"]
+    assert verdicts(confusions_are_mutual_and_near(confused(near), "pgd")) == ["holds", "holds"]
     cycle = 0.6 * np.eye(K) + 0.4 * np.roll(np.eye(K), 3, axis=1)  # mutual, but always across
-    assert verdicts(agreement.confusions_are_mutual_and_near(confused(cycle), "pgd"))[1] == "does not hold"
+    assert verdicts(confusions_are_mutual_and_near(confused(cycle), "pgd"))[1] == "does not hold"
     one_way = 0.6 * np.eye(K) + 0.4 * np.roll(np.eye(K), 1, axis=1)
-    assert verdicts(agreement.confusions_are_mutual_and_near(confused(one_way), "pgd"))[0] == "does not hold"
+    assert verdicts(confusions_are_mutual_and_near(confused(one_way), "pgd"))[0] == "does not hold"
 
 
 def test_c7_c8_stronger_attacks_gain_on_weak_classes() -> None:
     easy = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4]
     evidence = audits(fgsm=easy, pgd=[0.9, 0.78, 0.65, 0.5, 0.3, 0.1], even=[a - 0.1 for a in easy])
-    assert verdicts(attacks.gains_on_weak_classes((evidence, "fgsm"), (evidence, "pgd"))) == ["holds"]
+    assert verdicts(gains_on_weak_classes((evidence, "fgsm"), (evidence, "pgd"))) == ["holds"]
     strong = audits(fgsm=easy, pgd=[0.4, 0.4, 0.4, 0.4, 0.4, 0.4])
-    assert verdicts(attacks.gains_on_weak_classes((strong, "fgsm"), (strong, "pgd"))) == ["does not hold"]
-    assert verdicts(attacks.gains_on_weak_classes((evidence, "fgsm"), (evidence, "even"))) == ["undecided"]
+    assert verdicts(gains_on_weak_classes((strong, "fgsm"), (strong, "pgd"))) == ["does not hold"]
+    assert verdicts(gains_on_weak_classes((evidence, "fgsm"), (evidence, "even"))) == ["undecided"]
 
 
 def test_c7_a_slope_on_one_attack_would_find_something_in_noise() -> None:
@@ -182,7 +227,7 @@ def test_c7_a_slope_on_one_attack_would_find_something_in_noise() -> None:
     ours, naive = [], []
     for seed in range(40):
         a, b = (audits(2 * seed + i, each=30, pgd=[0.5] * K) for i in (0, 1))
-        ours.append(attacks.gains_on_weak_classes((a, "pgd"), (b, "pgd"))[0].value)
+        ours.append(gains_on_weak_classes((a, "pgd"), (b, "pgd"))[0].value)
         p, q = shared((a, "pgd"), (b, "pgd")).accuracies()
         naive.append(np.polyfit(q, p - q, 1)[0])
     assert np.mean(naive) < -0.8 and abs(np.mean(ours)) < 0.35
@@ -192,9 +237,9 @@ def test_c9_temperature_gains_where_confidence_is_smooth() -> None:
     pgd = [0.8] * K
     smooth_first = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)
     gains = audits(sure=smooth_first, clean=[0.95] * K, pgd=pgd, tpgd=[0.4, 0.5, 0.58, 0.66, 0.73, 0.79])
-    assert verdicts(attacks.temperature_gains_where_smooth(gains, "pgd", "tpgd")) == ["holds", "holds"]
+    assert verdicts(temperature_gains_where_smooth(gains, "pgd", "tpgd")) == ["holds", "holds"]
     worse = audits(sure=smooth_first, clean=[0.95] * K, pgd=[0.5] * K, tpgd=[0.9, 0.85, 0.8, 0.7, 0.6, 0.55])
-    assert verdicts(attacks.temperature_gains_where_smooth(worse, "pgd", "tpgd"))[0] == "does not hold"
+    assert verdicts(temperature_gains_where_smooth(worse, "pgd", "tpgd"))[0] == "does not hold"
 
 
 def test_c9_of_a_grid_one_temperature_counts_and_not_the_worst_of_all() -> None:
@@ -204,26 +249,26 @@ def test_c9_of_a_grid_one_temperature_counts_and_not_the_worst_of_all() -> None:
     record = grid.conditions["tpgd-grid"]
     each = np.where(np.arange(len(grid.labels)) % 2 == 0, 1, 2).astype(record.each.dtype)
     grid = replace(grid, conditions={**grid.conditions, "tpgd-grid": replace(record, each=each)})
-    first, _ = attacks.temperature_gains_where_smooth(grid, "pgd", "tpgd-grid", member=1)
+    first, _ = temperature_gains_where_smooth(grid, "pgd", "tpgd-grid", member=1)
     assert first.verdict == "undecided" and abs(first.value) < 0.05 and "1/T = 5" in first.what
-    assert attacks.temperature_gains_where_smooth(plain, "pgd", "tpgd-grid")[0].verdict == "holds"
+    assert temperature_gains_where_smooth(plain, "pgd", "tpgd-grid")[0].verdict == "holds"
 
 
 def test_c1_where_nobody_is_right_nothing_is_decided() -> None:
     nobody = audits(pgd=[0.0] * K)
-    assert verdicts(spread.classes_differ(nobody, "pgd")) == ["undecided"]
+    assert verdicts(classes_differ(nobody, "pgd")) == ["undecided"]
 
 
 def test_c6_the_interval_holds_the_score() -> None:
     few = audits(each=8, pgd=UNEVEN)
-    mutual = agreement.confusions_are_mutual_and_near(few, "pgd")[0]
+    mutual = confusions_are_mutual_and_near(few, "pgd")[0]
     assert mutual.low <= mutual.value <= mutual.high
 
 
 def test_c10_confidence_is_smoother() -> None:
     evidence = audits(sure=(1, 1, 1, 4, 4, 4), clean=[0.9] * K)
-    assert verdicts(attacks.confidence_is_smoother(evidence, "clean", (0, 1, 2), (3, 4, 5))) == ["holds"]
-    found = attacks.confidence_is_smoother(evidence, "clean", (3, 4, 5), (0, 1, 2))
+    assert verdicts(confidence_is_smoother(evidence, "clean", (0, 1, 2), (3, 4, 5))) == ["holds"]
+    found = confidence_is_smoother(evidence, "clean", (3, 4, 5), (0, 1, 2))
     assert verdicts(found) == ["does not hold"]
     p = [np.exp(s) / (np.exp(s) + K - 1) for s in (4, 1)]
     norms = [q**2 + (1 - q) ** 2 / (K - 1) for q in p]
@@ -245,20 +290,20 @@ def test_c11_homing() -> None:
             found[j] = evidence_of({"pgd": predicting(predicted, K)}, labels, names=NAMES)
         return found
 
-    assert verdicts(attacks.homing_is_common_and_pairwise(full, without(0.6, 0.1), "pgd")) == ["holds", "holds"]
-    assert verdicts(attacks.homing_is_common_and_pairwise(full, without(0.1, 0.6), "pgd"))[0] == "does not hold"
+    assert verdicts(homing_is_common_and_pairwise(full, without(0.6, 0.1), "pgd")) == ["holds", "holds"]
+    assert verdicts(homing_is_common_and_pairwise(full, without(0.1, 0.6), "pgd"))[0] == "does not hold"
     spread_out = evidence_of({"pgd": predicting(rng.integers(0, K, n), K)}, labels, names=NAMES)
     confound = spread_out.conditions["pgd"].predicted
-    assert verdicts(attacks.homing_is_common_and_pairwise(spread_out, without(0.5, 0.1), "pgd"))[1] != "holds"
-    nothing = attacks.homing_is_common_and_pairwise(full, without(0.0, 0.0), "pgd")
+    assert verdicts(homing_is_common_and_pairwise(spread_out, without(0.5, 0.1), "pgd"))[1] != "holds"
+    nothing = homing_is_common_and_pairwise(full, without(0.0, 0.0), "pgd")
     assert verdicts(nothing) == ["undecided", "undecided"]
 
 
 def test_c12_class_is_lifted() -> None:
     a, b = audits(1, pgd=[0.8, 0.8, 0.8, 0.3, 0.8, 0.8]), audits(2, pgd=[0.8, 0.8, 0.8, 0.6, 0.8, 0.5])
-    assert verdicts(attacks.class_is_lifted(a, b, "pgd", 3)) == ["holds"]
-    assert verdicts(attacks.class_is_lifted(a, b, "pgd", 5)) == ["does not hold"]
-    assert verdicts(attacks.class_is_lifted(a, b, "pgd", 0)) == ["undecided"]
+    assert verdicts(class_is_lifted(a, b, "pgd", 3)) == ["holds"]
+    assert verdicts(class_is_lifted(a, b, "pgd", 5)) == ["does not hold"]
+    assert verdicts(class_is_lifted(a, b, "pgd", 0)) == ["undecided"]
 
 
 def test_c13_backgrounds_drive_adversarial_confusion() -> None:
@@ -281,15 +326,15 @@ def test_c13_backgrounds_drive_adversarial_confusion() -> None:
         names=NAMES,
         groups=GROUPS,
     )
-    found = attacks.backgrounds_drive_adversarial_confusion(both, "clean", "pgd")
+    found = backgrounds_drive_adversarial_confusion(both, "clean", "pgd")
     assert verdicts(found) == ["holds"] and found[0].value == pytest.approx(0.5, abs=0.06)
     statsmodels = pytest.importorskip("statsmodels.stats.proportion")
-    from leastwise.geometry import confusion, inside_groups
+    from leastwise.insight.confusion import confusion, inside_groups
 
     a, b = (inside_groups(confusion(both, name), GROUPS) for name in ("clean", "pgd"))
     theirs = statsmodels.confint_proportions_2indep(b.inside, b.mistakes, a.inside, a.mistakes, method="newcomb")
     assert (found[0].low, found[0].high) == pytest.approx(theirs, abs=1e-9)
-    assert verdicts(attacks.backgrounds_drive_adversarial_confusion(both, "pgd", "clean")) == ["does not hold"]
+    assert verdicts(backgrounds_drive_adversarial_confusion(both, "pgd", "clean")) == ["does not hold"]
 
 
 def test_c14_trends_over_the_radius() -> None:
@@ -305,23 +350,23 @@ def test_c14_trends_over_the_radius() -> None:
             found[eps] = audits(i, each=1000, clean=wide, pgd=spread_out)
         return found
 
-    found = spread.radius_trends(sweep(True), "clean", "pgd", 8.0)
+    found = radius_trends(sweep(True), "clean", "pgd", 8.0)
     assert verdicts(found)[:4] == ["holds"] * 4 and verdicts(found)[4] in ("holds", "undecided")
     assert found[3].value == pytest.approx(0.02 * 6, abs=0.03) and found[3].what.endswith("from eps 2/255 to 8/255")
-    assert verdicts(spread.radius_trends(sweep(False), "clean", "pgd", 8.0))[4] == "does not hold"
-    assert verdicts(spread.radius_trends(sweep(True, slope=-0.02), "clean", "pgd", 8.0))[3] == "does not hold"
+    assert verdicts(radius_trends(sweep(False), "clean", "pgd", 8.0))[4] == "does not hold"
+    assert verdicts(radius_trends(sweep(True, slope=-0.02), "clean", "pgd", 8.0))[3] == "does not hold"
     for nothing_beyond_or_below in (16.0, 2.0):
         with pytest.raises(ValueError, match="one below and one beyond"):
-            spread.radius_trends(sweep(True), "clean", "pgd", nothing_beyond_or_below)
+            radius_trends(sweep(True), "clean", "pgd", nothing_beyond_or_below)
 
 
 def test_c15_c23_fair_training_gives_average_for_spread() -> None:
     base, fair = audits(1, pgd=UNEVEN, each=600), audits(2, pgd=[0.56] * K, each=600)
-    assert verdicts(spread.average_for_spread(base, fair, "pgd")) == ["holds"] * 3
-    assert verdicts(spread.average_for_spread(fair, base, "pgd")) == ["does not hold"] * 3
+    assert verdicts(average_for_spread(base, fair, "pgd")) == ["holds"] * 3
+    assert verdicts(average_for_spread(fair, base, "pgd")) == ["does not hold"] * 3
     cheap, dear = audits(3, pgd=[0.61] * K, each=600), audits(4, pgd=[0.4] * K, each=600)
-    assert verdicts(spread.fair_weights_narrow(base, cheap, "pgd")) == ["holds"] * 2
-    assert verdicts(spread.fair_weights_narrow(base, dear, "pgd")) == ["holds", "does not hold"]
+    assert verdicts(fair_weights_narrow(base, cheap, "pgd")) == ["holds"] * 2
+    assert verdicts(fair_weights_narrow(base, dear, "pgd")) == ["holds", "does not hold"]
 
 
 def test_c16_convergence_predicts() -> None:
@@ -331,81 +376,81 @@ def test_c16_convergence_predicts() -> None:
     final = np.linspace(0.5, 0.95, 20)
     train = [tally(final * e / 10) for e in range(1, 11)]
     noise = np.random.default_rng(0).normal(size=20)
-    assert verdicts(agreement.convergence_predicts(train, final + 0.05 * noise)) == ["holds"]
-    assert verdicts(agreement.convergence_predicts(train, 1 - final)) == ["does not hold"]
-    assert verdicts(agreement.convergence_predicts(train, noise)) == ["undecided"]
+    assert verdicts(convergence_predicts(train, final + 0.05 * noise)) == ["holds"]
+    assert verdicts(convergence_predicts(train, 1 - final)) == ["does not hold"]
+    assert verdicts(convergence_predicts(train, noise)) == ["undecided"]
 
 
 def test_c17_kendalls_w_against_spearman_and_its_ends() -> None:
     rng = np.random.default_rng(0)
     scores = rng.random((5, 8))
     rho = scipy.stats.spearmanr(scores.T).statistic[np.triu_indices(5, 1)].mean()
-    assert float(agreement.kendall_w(scores)) == pytest.approx((4 * rho + 1) / 5)
-    assert float(agreement.kendall_w(np.tile(scores[0], (4, 1)))) == pytest.approx(1)
-    assert float(agreement.kendall_w(np.stack([np.arange(4.0), -np.arange(4.0)]))) == pytest.approx(0)
+    assert float(kendall_w(scores)) == pytest.approx((4 * rho + 1) / 5)
+    assert float(kendall_w(np.tile(scores[0], (4, 1)))) == pytest.approx(1)
+    assert float(kendall_w(np.stack([np.arange(4.0), -np.arange(4.0)]))) == pytest.approx(0)
     ties = np.array([[1.0, 1, 2, 3], [1, 1, 2, 3], [1, 1, 2, 3]])
-    assert float(agreement.kendall_w(ties)) == pytest.approx(1)
-    many = agreement.kendall_w(np.stack([scores, scores[::-1]]))
-    assert many == pytest.approx([float(agreement.kendall_w(scores))] * 2)
+    assert float(kendall_w(ties)) == pytest.approx(1)
+    many = kendall_w(np.stack([scores, scores[::-1]]))
+    assert many == pytest.approx([float(kendall_w(scores))] * 2)
 
 
 def test_c17_superclasses_are_hard_for_all_methods() -> None:
     six = tuple((name, (c,)) for c, name in enumerate(NAMES))
     methods = [audits(seed, pgd=UNEVEN) for seed in range(4)]
-    found = agreement.same_hard_groups(methods, "pgd", six)
+    found = same_hard_groups(methods, "pgd", six)
     assert verdicts(found) == ["holds"] and found[0].value > 0.9
     rng = np.random.default_rng(0)
     apart = [audits(seed, pgd=rng.permutation(UNEVEN).tolist()) for seed in range(4)]
-    assert verdicts(agreement.same_hard_groups(apart, "pgd", six)) != ["holds"]
-    two = agreement.same_hard_groups(methods, "pgd")  # the groups of the evidence
+    assert verdicts(same_hard_groups(apart, "pgd", six)) != ["holds"]
+    two = same_hard_groups(methods, "pgd")  # the groups of the evidence
     assert two[0].value == pytest.approx(1)
     with pytest.raises(ValueError, match="two methods"):
-        agreement.same_hard_groups(methods[:1], "pgd", six)
+        same_hard_groups(methods[:1], "pgd", six)
 
 
 def test_c18_sign_tests_over_classes() -> None:
     rng = np.random.default_rng(0)
     low, high = rng.random(10) * 0.5, 0.5 + rng.random(10) * 0.5
-    found = features.similarity_rises_and_variance_falls((low, high), (high, low))
+    found = similarity_rises_and_variance_falls((low, high), (high, low))
     assert verdicts(found) == ["holds", "holds"]
     assert found[0].p == pytest.approx(scipy.stats.binomtest(10, 10).pvalue)
-    assert verdicts(features.similarity_rises_and_variance_falls((high, low), (low, high))) == ["does not hold"] * 2
+    assert verdicts(similarity_rises_and_variance_falls((high, low), (low, high))) == ["does not hold"] * 2
     mixed = low + np.where(np.arange(10) % 2, 0.1, -0.1)
-    half = features.similarity_rises_and_variance_falls((low, mixed), (low, mixed))
+    half = similarity_rises_and_variance_falls((low, mixed), (low, mixed))
     assert verdicts(half) == ["undecided"] * 2 and half[0].p == 1
 
 
 def test_c19_similarity_predicts_error() -> None:
     similarity = np.linspace(0.2, 0.9, 9)
-    assert verdicts(agreement.similarity_predicts_error(similarity, similarity**2)) == ["holds"]
-    assert verdicts(agreement.similarity_predicts_error(similarity, -similarity)) == ["does not hold"]
+    assert verdicts(similarity_predicts_error(similarity, similarity**2)) == ["holds"]
+    assert verdicts(similarity_predicts_error(similarity, -similarity)) == ["does not hold"]
 
 
 def test_c20_smoothing_helps() -> None:
     low, high = np.linspace(0.1, 0.3, 10), np.linspace(0.6, 0.9, 10)
     base, lifted = audits(1, pgd=UNEVEN, each=600), audits(2, pgd=[0.9, 0.8, 0.7, 0.6, 0.5, 0.4], each=600)
-    assert verdicts(features.smoothing_lowers((high, low), (high, low))) == ["holds"] * 2
-    assert verdicts(features.smoothing_lowers((low, high), (low, high))) == ["does not hold"] * 2
-    assert verdicts(features.worst_class_rises(base, lifted, "pgd")) == ["holds"]
-    assert verdicts(features.worst_class_rises(lifted, base, "pgd")) == ["does not hold"]
+    assert verdicts(smoothing_lowers((high, low), (high, low))) == ["holds"] * 2
+    assert verdicts(smoothing_lowers((low, high), (low, high))) == ["does not hold"] * 2
+    assert verdicts(worst_class_rises(base, lifted, "pgd")) == ["holds"]
+    assert verdicts(worst_class_rises(lifted, base, "pgd")) == ["does not hold"]
 
 
 def test_c21_entropy_and_the_weight_it_allows() -> None:
     sharp, soft = audits(sure=(4,) * K, clean=EVEN), audits(sure=(1,) * K, clean=EVEN)
-    assert verdicts(features.entropy_is_higher(sharp, soft, "clean")) == ["holds"]
-    assert verdicts(features.entropy_is_higher(soft, sharp, "clean")) == ["does not hold"]
+    assert verdicts(entropy_is_higher(sharp, soft, "clean")) == ["holds"]
+    assert verdicts(entropy_is_higher(soft, sharp, "clean")) == ["does not hold"]
     plain = {w: audits(1, pgd=[a] * K) for w, a in ((6.0, 0.6), (12.0, 0.5), (15.0, 0.4))}
     regularised = {w: audits(1, pgd=[a] * K) for w, a in ((15.0, 0.4), (27.0, 0.6))}
-    found = features.allows_a_larger_weight(plain, regularised, "pgd")
+    found = allows_a_larger_weight(plain, regularised, "pgd")
     assert verdicts(found) == ["holds"] and found[0].value == 21
-    assert verdicts(features.allows_a_larger_weight(regularised, plain, "pgd")) == ["does not hold"]
+    assert verdicts(allows_a_larger_weight(regularised, plain, "pgd")) == ["does not hold"]
 
 
 def test_c22_two_classes_carry_half() -> None:
     standard = audits(1, clean=[0.95] * K, each=500)
     adversarial = audits(2, clean=[0.9, 0.9, 0.55, 0.55, 0.9, 0.9], each=500)
-    assert verdicts(spread.few_classes_carry_the_drop(standard, adversarial, "clean", (2, 3))) == ["holds"]
-    assert verdicts(spread.few_classes_carry_the_drop(standard, adversarial, "clean", (0, 1))) == ["does not hold"]
+    assert verdicts(few_classes_carry_the_drop(standard, adversarial, "clean", (2, 3))) == ["holds"]
+    assert verdicts(few_classes_carry_the_drop(standard, adversarial, "clean", (0, 1))) == ["does not hold"]
 
 
 def test_c24_another_class_is_the_weakest() -> None:
@@ -415,5 +460,5 @@ def test_c24_another_class_is_the_weakest() -> None:
         frost=[0.8, 0.8, 0.8, 0.8, 0.8, 0.4],
         blur=[0.8, 0.8, 0.8, 0.6, 0.8, 0.6],
     )
-    found = spread.weakest_class_changes(evidence, "clean", ("fog", "frost", "blur"))
+    found = weakest_class_changes(evidence, "clean", ("fog", "frost", "blur"))
     assert verdicts(found) == ["holds", "does not hold", "undecided"]

@@ -5,25 +5,26 @@ from itertools import combinations
 
 import pytest
 
-from leastwise.attacks import CE, KL, PGD, Gaussian, Uniform
-from leastwise.balls import L2, Linf
-from leastwise.objectives import (
-    CFA,
-    FAWA,
-    PGDAT,
-    TRADES,
-    Cyclic,
-    FairWeighting,
-    ImportantClass,
-    OneCycle,
-    Piecewise,
-    SingleClassAT,
-    Steps,
-)
-from leastwise.papers import PAPERS, SCALES, Trained, ahn, benz2021, planned, tian2021, tradeoff2022, trainings
+from leastwise.attacks.goals import CE, KL
+from leastwise.attacks.pgd import PGD, Gaussian, Uniform
+from leastwise.attacks.threats import L2, Linf
+from leastwise.papers.ahn.exhibits import METHODS
+from leastwise.papers.benz2021 import exhibits as benz2021
+from leastwise.papers.benz2021.exhibits import important
 from leastwise.papers.courses import starts_from_source, training
-from leastwise.papers.recipes import Images, Threat
-from leastwise.train import SGD, Adam, Validation
+from leastwise.papers.recipes import Images, Threat, Trained, trainings
+from leastwise.papers.registry import PAPERS, planned
+from leastwise.papers.scales import SCALES
+from leastwise.papers.tian2021.exhibits import DEFENCES, network
+from leastwise.papers.tradeoff2022.exhibits import TRADES_LS, single
+from leastwise.training.averaging import FAWA
+from leastwise.training.methods.pgd_at import PGDAT
+from leastwise.training.methods.single_class import SingleClassAT
+from leastwise.training.methods.trades import TRADES
+from leastwise.training.policies.cfa import CFA
+from leastwise.training.policies.weighting import FairWeighting, ImportantClass
+from leastwise.training.recipe import SGD, Adam, Validation
+from leastwise.training.schedules import Cyclic, OneCycle, Piecewise, Steps
 
 EXHIBITS = tuple(exhibit for paper in PAPERS.values() for exhibit in paper.exhibits)
 # What a task takes besides the value of the training loop. The scale is a name in the key: what it changes is in the
@@ -114,26 +115,26 @@ def test_a_source_must_be_of_use() -> None:
 
 
 def test_trainings_of_the_papers_by_hand() -> None:
-    smooth = training(tradeoff2022.TRADES_LS)
+    smooth = training(TRADES_LS)
     attack = PGD(Linf(8 / 256), KL(), 0.008, 10, Gaussian(0.001))
     assert smooth.objective == TRADES(attack, 6.0, smoothing=0.1, convention="all")
     chosen = PGD(Linf(8 / 256), CE(), 0.008, 20, Uniform())
     assert smooth.validation == Validation(0, "average", attack=chosen, on_test=True)
     assert smooth.optimiser == SGD(0.9, False, 2e-4) and smooth.batch_size == 64
-    assert training(tradeoff2022.single(3)).objective == SingleClassAT(PGD(Linf(8 / 256), CE(), 0.008, 10), (3,))
-    trades = training(tian2021.DEFENCES["TRADES"])
+    assert training(single(3)).objective == SingleClassAT(PGD(Linf(8 / 256), CE(), 0.008, 10), (3,))
+    trades = training(DEFENCES["TRADES"])
     assert trades.schedule == Steps(0.1, (75 / 76,))  # the drop at 90 never comes
-    fast = training(tian2021.network("imagenet", "pgd-at"))
+    fast = training(network("imagenet", "pgd-at"))
     assert isinstance(fast.objective, PGDAT) and fast.objective.attack.step == 1.25 * 0.007
     assert isinstance(fast.schedule, Piecewise) and max(rate for _, rate in fast.schedule.points) == 0.4
     fair = training(benz2021.fair("pgd-at"))
     assert fair.policies == (FairWeighting(0.05, 0.05),)
-    assert training(benz2021.important("resnet56", "standard", 20.0)).policies == (ImportantClass(3, 20.0),)
+    assert training(important("resnet56", "standard", 20.0)).policies == (ImportantClass(3, 20.0),)
     (adam,) = [net for net in all_trainings("full") if net.optimiser == "adam"]
     assert training(adam).optimiser == Adam(weight_decay=1e-4) and training(adam).schedule.rate(0.0) == 1e-3
     (cyclic,) = [net for net in all_trainings("full") if net.schedule == "cyclic"]
     assert training(cyclic).schedule == Cyclic(0.1)
-    cfa = training(ahn.METHODS["TRADES + CFA"])
+    cfa = training(METHODS["TRADES + CFA"])
     assert cfa.policies == (CFA(),) and cfa.averaging == FAWA() and cfa.validation == Validation(None, "last")
     l2 = training(replace(BASE, threat=Threat(0.5, 0.1, norm="l2"))).objective
     assert l2.attack is not None and l2.attack.ball == L2(0.5)

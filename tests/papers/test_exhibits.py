@@ -4,37 +4,30 @@ from dataclasses import replace
 
 import pytest
 
-from leastwise.attacks import CE, PGD, Threat, listed, named
-from leastwise.balls import Linf
-from leastwise.data import SOURCES
-from leastwise.data.augment import AUGMENTATIONS
+from leastwise.attacks.goals import CE
+from leastwise.attacks.makers import Threat
+from leastwise.attacks.pgd import PGD
+from leastwise.attacks.registry import listed, named
+from leastwise.attacks.threats import Linf
+from leastwise.core.recipe import key
+from leastwise.data.augment.crops import AUGMENTATIONS
 from leastwise.data.classes import CIFAR100, CIFAR100_GROUPS
-from leastwise.models import architecture
-from leastwise.papers import (
-    PAPERS,
-    SCALES,
-    Absent,
-    Exhibit,
-    Measured,
-    Recipe,
-    Trained,
-    ahn,
-    benz2021,
-    cost,
-    costs,
-    narrowed,
-    planned,
-    scale,
-    selected,
-    tian2021,
-    tradeoff2022,
-    trainings,
-)
-from leastwise.papers.cost import condition_passes, count, released
-from leastwise.papers.recipes import Images, Released, networks
+from leastwise.data.registry import SOURCES
+from leastwise.models.zoo.registry import architecture
+from leastwise.papers.ahn import exhibits as ahn
+from leastwise.papers.ahn.exhibits import CHAIR, CLEAN, FOX, FURTHER, GRID, SWEEP, pgd
+from leastwise.papers.benz2021.exhibits import CORRUPTIONS, PAPER, network
+from leastwise.papers.cost import condition_passes, cost, costs, count, released
+from leastwise.papers.exhibit import Exhibit
+from leastwise.papers.printed import cells, errata
+from leastwise.papers.recipes import Absent, Images, Measured, Recipe, Released, Trained, networks, trainings
 from leastwise.papers.recipes import Threat as PaperThreat
-from leastwise.papers.reported import cells, errata
-from leastwise.recipe import key
+from leastwise.papers.registry import PAPERS, narrowed, planned, selected
+from leastwise.papers.scales import SCALES, scale
+from leastwise.papers.tian2021 import exhibits as tian2021
+from leastwise.papers.tian2021.exhibits import DEFENCES, FULL, STANDARD, shown_classes, wide_tested, with_beta_of_dog
+from leastwise.papers.tradeoff2022 import exhibits as tradeoff2022
+from leastwise.papers.tradeoff2022.exhibits import PGD_AT, ST, THREAT
 
 EXHIBITS = [exhibit for paper in PAPERS.values() for exhibit in paper.exhibits]
 CHANGES = {"removed", "binary", "coloured", "replace_background", "matched", "targeted_set"}
@@ -106,9 +99,7 @@ def test_every_name_exists(exhibit: Exhibit) -> None:
 
 
 def passive(name: str) -> bool:
-    return name == "clean" or name.partition(":")[0] in {
-        corruption.partition(":")[0] for corruption in benz2021.CORRUPTIONS
-    }
+    return name == "clean" or name.partition(":")[0] in {corruption.partition(":")[0] for corruption in CORRUPTIONS}
 
 
 @pytest.mark.parametrize("scale_name", SCALES)
@@ -135,7 +126,7 @@ def test_number_of_trainings_is_that_of_the_papers() -> None:
         "tian2021/fig4b": 11,
         "tian2021/table5": 12,
         "ahn/table1": 9,
-        "ahn/fig1": 2 * len(ahn.GRID),
+        "ahn/fig1": 2 * len(GRID),
         "ahn/fig4": 8,
         "tradeoff2022/fig4": 11,
         "tradeoff2022/fig5": 19,
@@ -156,7 +147,7 @@ def test_exhibits_share_trainings() -> None:
     together, _ = planned(tuple(EXHIBITS), "full")
     assert len(trainings(together)) < separately / 2
     (table1,), (fig1,) = selected("ahn/table1"), selected("ahn/fig1")
-    assert set(table1.trainings("full")) & set(fig1.trainings("full")) == {ahn.pgd(), ahn.trades()}
+    assert set(table1.trainings("full")) & set(fig1.trainings("full")) == {pgd(), ahn.trades()}
 
 
 def test_sources_come_before_what_is_made_with_them() -> None:
@@ -225,20 +216,20 @@ def lite(net: Trained) -> Trained:
 
 def test_lite_is_one_recipe_for_all_papers_which_share_their_trainings() -> None:
     """PGD-AT and TRADES on CIFAR-10 are trained once for Tian's Tables 1 and 5, for Benz and for the tradeoff paper."""
-    madry, trades = tian2021.DEFENCES["Madry"], tian2021.DEFENCES["TRADES"]
+    madry, trades = DEFENCES["Madry"], DEFENCES["TRADES"]
     others = (
         tian2021.network("cifar10", "pgd-at"),
-        tradeoff2022.PGD_AT,
-        benz2021.network("cifar10", "resnet18", "pgd-at"),
+        PGD_AT,
+        network("cifar10", "resnet18", "pgd-at"),
     )
     assert len({madry, *others}) == 4 and {lite(one) for one in others} == {lite(madry)}
     assert lite(trades) == lite(tradeoff2022.trades()) != lite(madry)
-    assert lite(tian2021.STANDARD) == lite(tradeoff2022.ST) == lite(benz2021.network("cifar10", "resnet18"))
+    assert lite(STANDARD) == lite(ST) == lite(network("cifar10", "resnet18"))
     eight = lite(madry).threat
     assert eight == PaperThreat(8 / 255, 2 / 255, 5)
-    (tested,) = scale("lite")(tian2021.FULL)
+    (tested,) = scale("lite")(FULL)
     assert isinstance(tested, Measured) and tested.threat is not None and tested.threat.eps == 8 / 255
-    (wide,) = scale("lite")(tian2021.wide_tested(madry, "pgd20"))
+    (wide,) = scale("lite")(wide_tested(madry, "pgd20"))
     assert isinstance(wide, Measured) and wide.threat is not None
     assert (wide.threat.eps, wide.threat.step) == (8 / 255, 0.003)  # a step of its own stays
 
@@ -259,8 +250,8 @@ def test_lite_leaves_what_an_exhibit_is_about() -> None:
     base, adam, decay, cyclic = fig6.trainings("lite")
     assert (adam.optimiser, adam.rate) == ("adam", 1e-3) and (decay.weight_decay, cyclic.schedule) == (1e-5, "cyclic")
     assert replace(decay, weight_decay=5e-4) == base == replace(cyclic, schedule="one-cycle")
-    radii = [net.threat.eps for net in map(lite, ahn.SWEEP.values()) if net.threat]
-    assert radii == pytest.approx([eps / 255 for eps in ahn.GRID] * 2)
+    radii = [net.threat.eps for net in map(lite, SWEEP.values()) if net.threat]
+    assert radii == pytest.approx([eps / 255 for eps in GRID] * 2)
 
 
 def test_lite_looks_at_two_thousand_images_after_every_epoch() -> None:
@@ -283,14 +274,14 @@ def test_lite_looks_at_two_thousand_images_after_every_epoch() -> None:
 
 
 def test_settings_of_the_papers_by_hand() -> None:
-    trades = tian2021.DEFENCES["TRADES"]
+    trades = DEFENCES["TRADES"]
     assert trades.threat == PaperThreat(0.031, 0.007, 10) and trades.options == {"beta": 6.0}
-    assert tian2021.with_beta_of_dog(6.0) == trades
-    assert tian2021.with_beta_of_dog(0.5).options["beta"] == (6.0,) * 5 + (0.5,) + (6.0,) * 4
+    assert with_beta_of_dog(6.0) == trades
+    assert with_beta_of_dog(0.5).options["beta"] == (6.0,) * 5 + (0.5,) + (6.0,) * 4
     assert tian2021.tested(tian2021.network("mnist", "pgd-at")).conditions == ("clean", "pgd40")
-    assert tradeoff2022.PGD_AT.batch_size == 64 and tradeoff2022.THREAT.eps == 8 / 256
-    assert ahn.CLEAN.epochs == 200 and ahn.trades(16).threat == PaperThreat(16 / 255, 2 / 255, 10)
-    assert benz2021.PAPER.first_class == 1 and {p.first_class for p in PAPERS.values() if p.id != "benz2021"} == {0}
+    assert PGD_AT.batch_size == 64 and THREAT.eps == 8 / 256
+    assert CLEAN.epochs == 200 and ahn.trades(16).threat == PaperThreat(16 / 255, 2 / 255, 10)
+    assert PAPER.first_class == 1 and {p.first_class for p in PAPERS.values() if p.id != "benz2021"} == {0}
 
 
 def test_a_network_without_a_class_is_tested_without_it() -> None:
@@ -306,11 +297,11 @@ def test_classes_and_images_that_exhibits_show() -> None:
     assert [CIFAR100[c] for c in fig3.classes] == ["chair", "fox"] and fig2.classes == fig3.classes
     assert [scale("smoke").cls(c) for c in fig3.classes] == [0, 4] and scale("lite").cls(34) == 34
     groups = {c: name for name, classes in CIFAR100_GROUPS for c in classes}
-    shown = [c for part in ahn.FURTHER for c in part]
-    assert len({groups[c] for c in shown}) >= 7 and not {ahn.CHAIR, ahn.FOX} & set(shown)
-    assert tian2021.shown_classes(10) == tuple(range(10))
-    twelve = tian2021.shown_classes(100)
-    assert len(set(twelve)) == 12 and twelve == tian2021.shown_classes(100)
+    shown = [c for part in FURTHER for c in part]
+    assert len({groups[c] for c in shown}) >= 7 and not {CHAIR, FOX} & set(shown)
+    assert shown_classes(10) == tuple(range(10))
+    twelve = shown_classes(100)
+    assert len(set(twelve)) == 12 and twelve == shown_classes(100)
     assert {one.id: one.images for one in EXHIBITS if one.images} == {
         "tian2021/fig3bcd": (127,),
         "tian2021/fig6": (3634, 2261),
@@ -376,7 +367,7 @@ def test_rows_by_their_names_and_patterns() -> None:
     table1, fig1 = selected("ahn/table1"), selected("ahn/fig1")
     assert narrowed(table1, ()) == table1
     (one,) = narrowed(table1, ("PGD", "TRADES"))
-    assert list(one.needs) == ["PGD", "TRADES"] and one.trainings("lite") == (lite(ahn.pgd()), lite(ahn.trades()))
+    assert list(one.needs) == ["PGD", "TRADES"] and one.trainings("lite") == (lite(pgd()), lite(ahn.trades()))
     (many,) = narrowed(table1, ("TRADES*",))
     assert list(many.needs) == ["TRADES", "TRADES + IDBH", "TRADES + CFA", "TRADES + FRL"]
     first, second = narrowed(table1 + fig1, ("Clean", "*, eps 8/255"))  # a name may be of one of them only

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from scripts import lite_tables
 
-from leastwise import evidence as evidences
-from leastwise.data import load
-from leastwise.models import inference, load_checkpoint
-from leastwise.papers import PAPERS, Measured, Recipe, Trained, pages, planned, selected
-from leastwise.papers.recipes import trainings
+from leastwise.audit import evidence as evidences
+from leastwise.data.loading import load
+from leastwise.models.classifier import inference
+from leastwise.models.load.checkpoint import load_checkpoint
+from leastwise.papers.page import write
+from leastwise.papers.recipes import Measured, Recipe, Trained, trainings
+from leastwise.papers.registry import PAPERS, planned, selected
 from leastwise.papers.reproduce import drawings
 from leastwise.papers.stored import Store
 
@@ -84,7 +86,7 @@ def drawn_in_the_docs() -> list[str]:
 def test_pages_rebuild_without_data_and_without_training(paper: str, tmp_path: Path) -> None:
     names = [name for name in drawn_in_the_docs() if name.startswith(f"{paper}/")]
     (drawn,) = drawings([one for name in names for one in selected(name)], STORE, {})
-    pages.write(drawn.paper, drawn.exhibits, "lite", drawn.results, {}, tmp_path)
+    write(drawn.paper, drawn.exhibits, "lite", drawn.results, {}, tmp_path)
     kept = STORE.root / "pages" / paper
     assert {file.name for file in kept.iterdir()} == {file.name for file in tmp_path.iterdir()}
     for file in tmp_path.glob("*.csv"):

@@ -12,20 +12,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from leastwise.core.counts import ClassFrame
 from leastwise.data.classes import CIFAR10, CIFAR10_GROUPS
-from leastwise.frame import ClassFrame
-from leastwise.papers import PAPERS, Exhibit, Measured, Recipe, narrowed, planned
-from leastwise.papers.claims import Finding
-from leastwise.papers.pages import DRAWINGS, EXHIBITS, basis, draw, figure_csv, heading, lighter, merged, write
-from leastwise.papers.pages.claims import SMOKE, Row
-from leastwise.papers.pages.given import NOT_RUN, Given, Value
-from leastwise.papers.pages.sheets import UNCOMPARED, UNDEFINED, as_csv, as_latex, as_rows, sheet
-from leastwise.papers.reported import table
+from leastwise.papers.claims.base import Finding
+from leastwise.papers.drawing.claims import SMOKE, Row
+from leastwise.papers.drawing.given import NOT_RUN, Given, Value
+from leastwise.papers.drawing.tables import UNCOMPARED, UNDEFINED, as_csv, as_latex, as_rows, sheet
+from leastwise.papers.exhibit import Exhibit
+from leastwise.papers.page import DRAWINGS, EXHIBITS, basis, draw, figure_csv, heading, lighter, merged, write
+from leastwise.papers.printed import table
+from leastwise.papers.recipes import Measured, Recipe
+from leastwise.papers.registry import PAPERS, narrowed, planned
+from leastwise.papers.results import Found, Results, View
 from leastwise.papers.scales import scale
-from leastwise.papers.verdicts import Found, Results, View
-from leastwise.statistics import spread, wilson
-from tests.geometry.given import evidence_of, predicting
-from tests.papers.made_up import found, with_recipe
+from leastwise.statistics.intervals import wilson
+from leastwise.statistics.spread import spread
+from tests.insight.toys import evidence_of, predicting
+from tests.papers.results_made_up import found, with_recipe
 
 
 def given(

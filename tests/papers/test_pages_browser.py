@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from leastwise.papers import PAPERS, planned
-from leastwise.papers.pages import EXHIBITS, write
-from leastwise.report import explain_page, reasons
-from tests.papers.made_up import found
-from tests.report.made_up import evidence
+from leastwise.papers.page import EXHIBITS, write
+from leastwise.papers.registry import PAPERS, planned
+from leastwise.report.explain.reasons import reasons
+from leastwise.report.explain.text import explain_page
+from tests.papers.results_made_up import found
+from tests.report.evidence_made_up import evidence
 from tests.report.test_browser import Opened, chromium
 
 __all__ = ["chromium"]

@@ -11,21 +11,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from leastwise import cli, engine
-from leastwise import evidence as evidences
-from leastwise.audit import audit
-from leastwise.engine import RUN
-from leastwise.models import load_checkpoint
-from leastwise.papers import Measured, Recipe, Released, Trained, pages, planned, selected
+from leastwise.audit.auditor import audit
+from leastwise.audit.evidence import load
+from leastwise.cli.main import main
+from leastwise.jobs.folder import RUN, claimed
+from leastwise.models.load.checkpoint import load_checkpoint
+from leastwise.papers import page as pages
 from leastwise.papers import run as running
 from leastwise.papers.build import conditions, dataset
 from leastwise.papers.estimate import Speed, passes
 from leastwise.papers.outline import missing, short, tree
-from leastwise.papers.recipes import Images, Threat
+from leastwise.papers.recipes import Images, Measured, Recipe, Released, Threat, Trained
+from leastwise.papers.registry import planned, selected
 from leastwise.papers.reproduce import Silent, drawings, execute, older, to_do
 from leastwise.papers.run import Runner, Watch, positions
 from leastwise.papers.stored import Store, files
-from leastwise.train import Step
+from leastwise.training.loop import Step
 
 FEW = Images("fashion-mini", per_class=4)
 ATTACK = Threat(0.1, 0.05, 2)
@@ -60,7 +61,7 @@ def test_a_training_and_its_audit_leave_small_folders_that_are_found_again(runne
     assert (found.evidence.conditions["pgd2"].predicted == again.conditions["pgd2"].predicted).all()
     assert found.moments is not None and found.plane is not None and found.plane.shape == (len(again.ids), 2)
     assert len(store.found(ROBUST).dynamics) == 2
-    assert evidences.load(store.folder(wanted)).ids.tolist() == again.ids.tolist()  # as `leastwise report` reads it
+    assert load(store.folder(wanted)).ids.tolist() == again.ids.tolist()  # as `leastwise report` reads it
 
 
 def test_what_recipes_share_is_done_once(runner: Runner) -> None:
@@ -70,7 +71,7 @@ def test_what_recipes_share_is_done_once(runner: Runner) -> None:
     work = to_do([BOTH, other, made, begun, replace(BOTH, model=made)], runner.store)
     assert work == (ROBUST, BOTH, other, made, begun, replace(BOTH, model=made))
     store = done(runner, *work)
-    facts = engine.claimed(store.folder(begun))
+    facts = claimed(store.folder(begun))
     assert facts is not None and facts["start"] == load_checkpoint(store.folder(ROBUST) / "model.safetensors").digest()
     assert store.found(made).epochs == ()  # nobody asked for its own record
 
@@ -243,10 +244,10 @@ def test_the_command_plans_draws_and_refuses(
 
     monkeypatch.setattr(pages, "write", write)
     out = ["--scale", "smoke", "--out", str(tmp_path)]
-    assert cli.main(["reproduce", "benz2021/fig3", "--plan", *out]) == 0
+    assert main(["reproduce", "benz2021/fig3", "--plan", *out]) == 0
     assert "9 trainings and 9 audits" in capsys.readouterr().out and list(tmp_path.iterdir()) == [] == calls
-    assert cli.main(["reproduce", "tian2021/table2", *out]) == 0
-    assert cli.main(["reproduce", "benz2021/fig1", "--draw", *out]) == 0
+    assert main(["reproduce", "tian2021/table2", *out]) == 0
+    assert main(["reproduce", "benz2021/fig1", "--draw", *out]) == 0
     assert [call[0].id for call in calls] == ["tian2021", "benz2021"] and calls[1][3] == {}  # type: ignore[attr-defined]
     for wrong, sentence in (
         (["tian2021/tabel3"], "did you mean tian2021/table3?"),
@@ -254,7 +255,7 @@ def test_the_command_plans_draws_and_refuses(
         ([], "name a paper"),
         (["ahn/table1", "--only", "pgd"], "no row is called 'pgd': choose among Clean; PGD;"),
     ):
-        assert cli.main(["reproduce", *wrong, *out]) == 2
+        assert main(["reproduce", *wrong, *out]) == 2
         said = capsys.readouterr().err
         assert sentence in said and said.count("\n") == 1
 
@@ -262,7 +263,7 @@ def test_the_command_plans_draws_and_refuses(
 def test_only_some_rows_are_run_and_the_others_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """And what is there of another exhibit is drawn with it."""
     command = ["reproduce", "benz2021/fig6", "--scale", "smoke", "--out", str(tmp_path)]
-    assert cli.main([*command, "--only", "SGD*", "cyclic"]) == 0
+    assert main([*command, "--only", "SGD*", "cyclic"]) == 0
     said = capsys.readouterr().out
     assert "in all     2 trainings and 2 audits" in said and "Adam" not in said
     store = Store(tmp_path, "smoke")
@@ -270,7 +271,7 @@ def test_only_some_rows_are_run_and_the_others_say_so(tmp_path: Path, capsys: py
     assert there == {"SGD, 1e-4": True, "Adam": False, "weight decay 1e-5": False, "cyclic": True}
     page = (store.root / "pages" / "benz2021" / "index.html").read_text()
     assert "Of 4 rows 2 are there." in page and "Not shown: Adam, weight decay 1e-5 (not run)." in page
-    assert cli.main([*command, "--plan"]) == 0
+    assert main([*command, "--plan"]) == 0
     assert "left       2 trainings and 2 audits" in capsys.readouterr().out
 
 
@@ -288,7 +289,7 @@ def test_pages_show_what_was_asked_for_and_what_is_whole_already(runner: Runner)
 def test_smoke_of_all_exhibits_of_all_papers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     papers = ["benz2021", "tian2021", "ahn", "tradeoff2022"]
     command = ["reproduce", *papers, "--scale", "smoke", "--out", str(tmp_path)]
-    assert cli.main(command) == 0
+    assert main(command) == 0
     assert "failed" not in capsys.readouterr().out
     store = Store(tmp_path, "smoke")
     for name in papers:
@@ -298,5 +299,5 @@ def test_smoke_of_all_exhibits_of_all_papers(tmp_path: Path, capsys: pytest.Capt
         for table in (store.root / "pages" / name).glob("*.csv"):
             for row in csv.DictReader(io.StringIO(table.read_text())):
                 assert "why not" not in row or row.get("ours") or row.get("value") or row["why not"], (table, row)
-    assert cli.main(command) == 0
+    assert main(command) == 0
     assert "left       nothing" in capsys.readouterr().out

@@ -7,15 +7,18 @@ import numpy as np
 import pytest
 import torch
 
+from leastwise.audit.evidence import Evidence
+from leastwise.core.counts import Tally
 from leastwise.data.classes import CIFAR10, CIFAR10_GROUPS, CIFAR100, CIFAR100_GROUPS
-from leastwise.evidence import Evidence
-from leastwise.frame import Tally
-from leastwise.geometry import Moments
-from leastwise.papers import PAPERS, Measured, Recipe, Trained, narrowed, planned, selected, tian2021
-from leastwise.papers.claims import CLAIMS
-from leastwise.papers.verdicts import RULES, Found, Results, judged
-from tests.geometry.given import evidence_of
-from tests.papers.made_up import with_recipe
+from leastwise.insight.features import Moments
+from leastwise.papers.claims.table import CLAIMS
+from leastwise.papers.judge import RULES, judged
+from leastwise.papers.recipes import Measured, Recipe, Trained
+from leastwise.papers.registry import PAPERS, narrowed, planned, selected
+from leastwise.papers.results import Found, Results
+from leastwise.papers.tian2021.exhibits import CAT, DOG
+from tests.insight.toys import evidence_of
+from tests.papers.results_made_up import with_recipe
 
 EXHIBITS = {one.id: one for paper in PAPERS.values() for one in paper.exhibits}
 FEW = 12  # classes of the large data sets here: the rules do not count them
@@ -99,7 +102,7 @@ def test_a_rule_looks_at_the_right_networks() -> None:
 
     def with_cats(recipe: Measured, right: bool) -> Found:
         labels = np.repeat(np.arange(10), 40)
-        predicted = np.where((labels == tian2021.CAT) & (not right), tian2021.DOG, labels)
+        predicted = np.where((labels == CAT) & (not right), DOG, labels)
         logits = {name: 3.0 * np.eye(10)[predicted] for name in recipe.conditions}
         return Found(evidence_of(logits, labels, names=CIFAR10, groups=CIFAR10_GROUPS))
 

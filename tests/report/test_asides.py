@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from leastwise.audit import Planned
-from leastwise.frame import Tally
+from leastwise.audit.auditor import Planned
+from leastwise.core.counts import Tally
+from leastwise.report.condition_stats import asides
 from leastwise.report.export import table_latex
-from leastwise.report.findings import asides
-from leastwise.report.live import plan_text, tally_text
-from leastwise.report.table import pick
-from tests.report.made_up import evidence
+from leastwise.report.terminal.progress import plan_text, tally_text
+from leastwise.report.terminal.table import pick
+from tests.report.evidence_made_up import evidence
 
 
 def test_what_8_bits_leave_of_an_attack_is_counted() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from leastwise.report.export import table_csv, table_latex, table_markdown
-from leastwise.report.page import Audited, page
-from tests.report.made_up import audited, evidence
+from leastwise.report.page.page import Audited, page
+from tests.report.evidence_made_up import audited, evidence
 
 pytestmark = pytest.mark.medium
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")

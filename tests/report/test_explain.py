@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from leastwise import cli
-from leastwise.data import Dataset, Groups
-from leastwise.evidence import Evidence
-from leastwise.geometry import Moments, inter_class_similarity, intra_class_variance
-from leastwise.report import across, carried, explain_page, explain_text, homed, overfitted, page, reasons, sheet
-from leastwise.report.page import Audited
-from leastwise.report.reasons import FILE, beside
-from tests.geometry.given import evidence_of, predicting
+from leastwise.audit.evidence import Evidence
+from leastwise.cli.main import main
+from leastwise.data.dataset import Dataset, Groups
+from leastwise.insight.features import Moments, inter_class_similarity, intra_class_variance
+from leastwise.report.explain.reasons import FILE, across, beside, carried, homed, overfitted, reasons
+from leastwise.report.explain.text import explain_page, explain_text, sheet
+from leastwise.report.page.page import Audited, page
+from tests.insight.toys import evidence_of, predicting
 from tests.report.test_page import unpacked, visible
 
 NAMES = ("ant", "bee", "cow", "dog", "elk")
@@ -223,41 +223,41 @@ def test_the_command_audits_looks_at_features_and_feeds_the_report(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     options = ["--attack", "clean,pgd1", "--per-class", "6", "--threads", "1"]
-    assert cli.main(["train", "standard", "--epochs", "2", "--per-class", "12", "--out", "t", "--threads", "1"]) == 0
-    assert cli.main(["explain", "t/model.pt", *options, "--training", "t"]) == 0
+    assert main(["train", "standard", "--epochs", "2", "--per-class", "12", "--out", "t", "--threads", "1"]) == 0
+    assert main(["explain", "t/model.pt", *options, "--training", "t"]) == 0
     said = capsys.readouterr().out
     assert " end in " in said and "explain.html" in said
     made = json.loads(Path("explain.json").read_text())["models"]["t/model.pt"]
     assert made["features"]["dimensions"] > 1 and made["overfitting"] is not None and made["sheet"] is not None
     assert len(made["plane"]) == 60
     (folder,) = Path("results").iterdir()
-    assert cli.main(["explain", str(folder), "-o", "again.html"]) == 0
+    assert main(["explain", str(folder), "-o", "again.html"]) == 0
     assert json.loads((folder / FILE).read_text())["features"] == made["features"]
-    assert cli.main(["explain", "t/model.pt", *options]) == 0
+    assert main(["explain", "t/model.pt", *options]) == 0
     assert json.loads((folder / FILE).read_text())["overfitting"] == made["overfitting"]
-    assert cli.main(["explain", str(folder), "--condition", "clean"]) == 0
+    assert main(["explain", str(folder), "--condition", "clean"]) == 0
     assert json.loads((folder / FILE).read_text())["condition"] == "clean"
-    assert cli.main(["explain", str(folder)]) == 0
+    assert main(["explain", str(folder)]) == 0
     back = json.loads((folder / FILE).read_text())
     assert back["condition"] == made["condition"] and back["features"] == made["features"]
     assert back["predicts"] == made["predicts"]
     (folder / FILE).unlink()
-    assert cli.main(["explain", str(folder), "-o", "again.html"]) == 0
+    assert main(["explain", str(folder), "-o", "again.html"]) == 0
     assert json.loads((folder / FILE).read_text())["features"] is None
-    assert cli.main(["explain", "t/model.pt", str(folder), *options, "-o", "two.html"]) == 0
+    assert main(["explain", "t/model.pt", str(folder), *options, "-o", "two.html"]) == 0
     other = ["--attack", "clean,pgd2", "--per-class", "6", "--threads", "1"]  # not the attack of the first
-    assert cli.main(["explain", str(folder), "t/model.pt", *other, "-o", "mixed.html"]) == 0
+    assert main(["explain", str(folder), "t/model.pt", *other, "-o", "mixed.html"]) == 0
     assert json.loads(Path("mixed.json").read_text())["between"]["attacked"] is None
     two = json.loads(Path("two.json").read_text())
     assert two["between"]["models"] == ["t/model.pt", str(folder)]
     assert two["models"]["t/model.pt"]["confusion"] == two["models"][str(folder)]["confusion"]
     for wrong in ("nobody", "10"):
-        assert cli.main(["explain", str(folder), "--without", f"{wrong}={folder}"]) == 2
+        assert main(["explain", str(folder), "--without", f"{wrong}={folder}"]) == 2
         assert f"there is no class '{wrong}'" in capsys.readouterr().err
     few = {"robust": {"n": [1, 1], "correct": [0, 1]}, "clean": {"n": [1, 1], "correct": [0, 1]}}
     Path("other").mkdir()
     Path("other/epochs.jsonl").write_text("\n".join(json.dumps({"epoch": e} | few | {"valid": few}) for e in (1, 2)))
-    assert cli.main(["explain", str(folder), "--training", "other"]) == 2
+    assert main(["explain", str(folder), "--training", "other"]) == 2
     assert "2 classes and the model 10" in capsys.readouterr().err
 
 
@@ -272,14 +272,14 @@ def test_homing_from_trainings_without_a_class(
     audit = ["audit", "--attack", "clean,pgd1", "--per-class", "8", "--threads", "1"]
     for out, kept in (("full", names), ("no-dress", names[:3] + names[4:]), ("no-coat", names[:4])):
         only = ["--only", ",".join(kept)]
-        assert cli.main([*train, *only, "--out", out]) == 0
-        assert cli.main([*audit[:1], f"{out}/model.pt", *audit[1:], *only, "--out", f"a-{out}"]) == 0
-    said = cli.main(["explain", "a-full", "--condition", "pgd1", "--without", "Dress=a-no-dress,Coat=a-no-coat"])
+        assert main([*train, *only, "--out", out]) == 0
+        assert main([*audit[:1], f"{out}/model.pt", *audit[1:], *only, "--out", f"a-{out}"]) == 0
+    said = main(["explain", "a-full", "--condition", "pgd1", "--without", "Dress=a-no-dress,Coat=a-no-coat"])
     assert said == 0
     homing = json.loads(Path("a-full", FILE).read_text())["homing"]
     assert homing["removed"] == ["Dress", "Coat"] and len(homing["homed"]) == 5
     capsys.readouterr()
-    assert cli.main(["audit", "no-coat/model.pt", "--per-class", "8"]) == 2
+    assert main(["audit", "no-coat/model.pt", "--per-class", "8"]) == 2
     assert "add --only T-shirt/top,Trouser,Pullover,Dress" in capsys.readouterr().err
 
 
@@ -294,7 +294,7 @@ def test_what_cannot_be_explained_is_refused_before_it_is_audited(
         (["--attack", "pgd1"], "put clean among them"),
         (["--attack", "clean,pgd1", "--condition", "pgd7"], "there is no condition 'pgd7'"),
     ):
-        assert cli.main(["explain", "net.py:build", "--per-class", "2", *options]) == 2
+        assert main(["explain", "net.py:build", "--per-class", "2", *options]) == 2
         assert sentence in capsys.readouterr().err and not Path("results").exists()
 
 
@@ -331,5 +331,5 @@ def test_a_wrong_folder_is_found_out_before_anything_is_audited(
     option: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["explain", "no-such-model.pt", *option]) == 2
+    assert main(["explain", "no-such-model.pt", *option]) == 2
     assert "nowhere" in capsys.readouterr().err

@@ -19,8 +19,8 @@ from leastwise.report.export import (
     write_csv,
     write_parquet,
 )
-from leastwise.statistics import wilson
-from tests.report.made_up import CIFAR10, evidence
+from leastwise.statistics.intervals import wilson
+from tests.report.evidence_made_up import CIFAR10, evidence
 
 AWKWARD = ("a,b", 'say "x"', "50 % & more_$#", "a|b*c*", "=1+1", "[x]", "~^\\{}", "<b>", "-3", "ok")
 
@@ -94,4 +94,4 @@ def test_evidence_as_parquet_is_the_same_columns(tmp_path: Path) -> None:
         assert table[name].to_pylist() == column.tolist()
     about = table.schema.metadata
     assert about[b"leastwise.key"].decode() == found.key
-    assert json.loads(about[b"leastwise.recipe"]) == json.loads(found.recipe)
+    assert json.loads(about[b"leastwise.core.recipe"]) == json.loads(found.recipe)

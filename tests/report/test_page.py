@@ -10,15 +10,19 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from leastwise.attacks.named import TABLE
-from leastwise.masking import cautions
-from leastwise.report import charts, citations, figures
-from leastwise.report.changes import changes
-from leastwise.report.findings import finding
-from leastwise.report.page import Audited, compared_models, page
-from leastwise.report.table import headline, pick, same_images
-from leastwise.statistics import paired, wilson
-from tests.report.made_up import CIFAR10, audited, evidence
+from leastwise.attacks.registry import TABLE
+from leastwise.audit.masking import cautions
+from leastwise.insight.confusion import confusion
+from leastwise.report.charts.bars import Bar
+from leastwise.report.class_changes import changes
+from leastwise.report.condition_stats import finding
+from leastwise.report.figures import by_group, shortened, top_pairs, weakest_first
+from leastwise.report.page.citations import WORKS, bibtex, papers, used
+from leastwise.report.page.page import Audited, compared_models, page
+from leastwise.report.terminal.table import headline, pick, same_images
+from leastwise.statistics.intervals import wilson
+from leastwise.statistics.paired import paired
+from tests.report.evidence_made_up import CIFAR10, audited, evidence
 
 LIMIT = 1_500_000  # bytes
 EVIL = "</script><script>alert(1)</script>"
@@ -85,7 +89,7 @@ def test_every_class_has_its_interval_under_every_condition(html: str) -> None:
 def test_the_table_begins_with_the_weakest_class_and_says_so(html: str) -> None:
     rows = re.findall(r'<tr><th scope="row">([^<]+?)<td', html)
     found = audited(10)[0].evidence
-    order = figures.weakest_first(found, "autoattack")
+    order = weakest_first(found, "autoattack")
     assert rows[:10] == [CIFAR10[c] for c in order] and rows[0] == "cat"
     assert re.search(r'aria-sort="ascending"><button type="button">autoattack, %', html)
 
@@ -144,7 +148,7 @@ def test_nothing_is_fetched(html: str) -> None:
         assert "src" not in attributes and "srcset" not in attributes
         target = attributes.get("href")
         if target is not None and not target.startswith("#"):
-            assert tag == "a" and target in {work.link for work in citations.WORKS.values()}
+            assert tag == "a" and target in {work.link for work in WORKS.values()}
     style = re.search(r"<style>(.*?)</style>", html, re.S)
     assert style is not None and "url(" not in style[1] and "@import" not in style[1]
     assert "default-src 'none'" in html
@@ -174,17 +178,17 @@ def test_every_specification_obeys_the_schema(html: str) -> None:
 
 
 def test_long_lists_keep_both_ends_and_say_what_is_left_out() -> None:
-    rows = [charts.Bar(str(i), float(i)) for i in range(100)]
-    short = figures.shortened(rows)
+    rows = [Bar(str(i), float(i)) for i in range(100)]
+    short = shortened(rows)
     assert [row.name for row in short] == [*map(str, range(20)), "… 60 more …", *map(str, range(80, 100))]
-    assert figures.shortened(rows[:40]) == rows[:40]
+    assert shortened(rows[:40]) == rows[:40]
 
 
 def test_confusion_counts_every_image_once_and_its_diagonal_is_the_tally() -> None:
     found = evidence(10, 50)
-    counts = figures.confusion(found, "pgd20")
+    counts = confusion(found, "pgd20")
     assert counts.sum() == 500 and counts.diagonal().tolist() == found.tally("pgd20").correct.tolist()
-    top = figures.top_pairs(found, "pgd20")[0]
+    top = top_pairs(found, "pgd20")[0]
     a, b = CIFAR10.index(top.true), CIFAR10.index(top.predicted)
     np.fill_diagonal(counts, 0)
     assert top.count == counts.max() == counts[a, b] and top.n == 50
@@ -192,8 +196,8 @@ def test_confusion_counts_every_image_once_and_its_diagonal_is_the_tally() -> No
 
 def test_superclasses_stand_together() -> None:
     groups = (("x", (4, 1)), ("y", (0, 4, 3)))
-    assert figures.by_group([0, 1, 2, 3, 4], groups)[0] == [4, 1, 0, 3, 2]
-    assert figures.by_group([0, 1, 2], ()) == ([0, 1, 2], [])
+    assert by_group([0, 1, 2, 3, 4], groups)[0] == [4, 1, 0, 3, 2]
+    assert by_group([0, 1, 2], ()) == ([0, 1, 2], [])
 
 
 def test_changes_are_mcnemars_tests_with_holms_correction() -> None:
@@ -277,9 +281,9 @@ def test_mistakes_are_one_sentence() -> None:
 
 def test_every_paper_of_the_attack_table_can_be_cited() -> None:
     for row in TABLE:
-        assert bool(citations.papers(row.paper)) == bool(row.paper), row.spelling
-    assert citations.papers("Croce & Hein 2020 (FAB)") == ("Croce & Hein 2020 (FAB)",)
-    assert citations.papers("Carlini & Wagner 2017; settings of Tian et al. 2021") == (
+        assert bool(papers(row.paper)) == bool(row.paper), row.spelling
+    assert papers("Croce & Hein 2020 (FAB)") == ("Croce & Hein 2020 (FAB)",)
+    assert papers("Carlini & Wagner 2017; settings of Tian et al. 2021") == (
         "Tian et al. 2021",
         "Carlini & Wagner 2017",
     )
@@ -287,12 +291,12 @@ def test_every_paper_of_the_attack_table_can_be_cited() -> None:
 
 def test_exactly_what_was_used_is_cited() -> None:
     def keys(conditions: list[str], comparing: bool) -> set[str]:
-        return {work.key for work in citations.used(conditions, comparing)}
+        return {work.key for work in used(conditions, comparing)}
 
     always = {"wilson1927probable", "tian2021analysis", "benz2021robustness"}
     assert keys(["clean", "mine"], False) == always
     assert keys(["clean", "pgd20", "fog:3"], False) == always | {"madry2018towards", "hendrycks2019benchmarking"}
     assert keys(["clean"], True) == always | {"mcnemar1947note", "holm1979simple", "bonett2012adjusted"}
-    text = citations.bibtex(citations.used(["square"], False))
+    text = bibtex(used(["square"], False))
     assert text.count("@") == 4 and text.count("{") == text.count("}")
     assert "author = {Andriushchenko, Maksym and Croce, Francesco" in text

@@ -9,16 +9,20 @@ import pytest
 import torch
 from rich.console import Console
 
-from leastwise import report
-from leastwise.attacks import PGD, Clean
-from leastwise.audit import audit
-from leastwise.balls import Linf
-from leastwise.data import Dataset
-from leastwise.evidence import Evidence, Record
-from leastwise.frame import Tally
-from leastwise.models import build
-from leastwise.objectives import Epoch, Seen
-from leastwise.statistics import paired, wilson
+from leastwise.attacks.base import Clean
+from leastwise.attacks.pgd import PGD
+from leastwise.attacks.threats import Linf
+from leastwise.audit.auditor import audit
+from leastwise.audit.evidence import Evidence, Record
+from leastwise.core.counts import Tally
+from leastwise.data.dataset import Dataset
+from leastwise.models.zoo.registry import build
+from leastwise.report.summary import summary
+from leastwise.report.terminal.progress import progress
+from leastwise.report.terminal.table import compared, headline, print_classes, what_changed
+from leastwise.statistics.intervals import wilson
+from leastwise.statistics.paired import paired
+from leastwise.training.base import Epoch, Seen
 from tests.conftest import SHAPE, K
 
 
@@ -36,7 +40,7 @@ def with_correct(evidence: Evidence, condition: str, correct: "np.ndarray") -> E
 
 
 def test_summary_has_the_documented_keys_and_units(evidence: Evidence) -> None:
-    made = report.summary(evidence)
+    made = summary(evidence)
     assert json.loads(json.dumps(made, allow_nan=False)) == made
     assert made["schema"] == 2 and made["classes"] == ["ant", "bee", "cow", "dog", "elk"]
     assert list(made["conditions"]) == ["clean", "pgd3"]
@@ -65,7 +69,7 @@ def test_headline_names_the_class_an_attacker_would_pick(evidence: Evidence) -> 
     correct = np.ones(len(evidence.ids), dtype=bool)
     dogs = np.flatnonzero(evidence.labels == 3)
     correct[dogs[:7]] = False
-    shown = report.headline(with_correct(with_correct(evidence, "clean", correct | True), "pgd3", correct))
+    shown = headline(with_correct(with_correct(evidence, "clean", correct | True), "pgd3", correct))
     assert shown == "An attacker would pick dog: 22.2 % [6.3, 54.7] under pgd3, against 78.8 % overall."
 
 
@@ -75,7 +79,7 @@ def test_what_changed_is_the_paired_comparison(evidence: Evidence) -> None:
     half[np.flatnonzero(evidence.labels == 0)[:15]] = False
     a = with_correct(with_correct(evidence, "clean", all_), "pgd3", none)
     b = with_correct(with_correct(evidence, "clean", half), "pgd3", half)
-    shown = report.what_changed(a, b, ("old", "new"), "pgd3")
+    shown = what_changed(a, b, ("old", "new"), "pgd3")
     whole = paired(none, half)
     assert f"On the same 33 images new changes accuracy under pgd3 by {100 * whole.difference:+.1f} points" in shown
     assert f"[{100 * whole.low:.1f}, {100 * whole.high:.1f}] against old" in shown
@@ -84,12 +88,12 @@ def test_what_changed_is_the_paired_comparison(evidence: Evidence) -> None:
     others = [replace(b, ids=b.ids + 1), replace(b, labels=b.labels[::-1]), replace(b, recipe='{"data": "x"}')]
     for other in others:
         with pytest.raises(ValueError, match="same images"):
-            report.compared(a, other, "pgd3")
+            compared(a, other, "pgd3")
 
 
 def printed(evidence: Evidence, width: int) -> str:
     console = Console(file=io.StringIO(), width=width)
-    report.print_classes(console, evidence, "a [bold]title[/bold]")
+    print_classes(console, evidence, "a [bold]title[/bold]")
     return console.file.getvalue()
 
 
@@ -110,12 +114,12 @@ def test_ties_for_the_last_place_are_said(evidence: Evidence) -> None:
     none = np.zeros(len(evidence.ids), dtype=bool)
     fallen = with_correct(evidence, "pgd3", none)
     assert "4 classes 0.0" in printed(fallen, 80)
-    assert report.headline(fallen).startswith("An attacker would pick any of 4 classes: 0.0 %")
+    assert headline(fallen).startswith("An attacker would pick any of 4 classes: 0.0 %")
 
 
 def test_progress_prints_plain_lines_where_there_is_no_terminal(unbalanced: Dataset) -> None:
     console = Console(file=io.StringIO(), width=80)
-    with report.progress(console, "audit", unbalanced.names) as watch:
+    with progress(console, "audit", unbalanced.names) as watch:
         audit(build("convnet", SHAPE, K), unbalanced, (("clean", Clean()),), batch_size=8, watch=watch)
     lines = console.file.getvalue().splitlines()
     assert lines[-1].startswith("audit: 100 %, clean ") and "(worst " in lines[-1]
@@ -127,7 +131,7 @@ def test_training_progress_shows_every_epoch_class_by_class() -> None:
     confusion = torch.tensor([[2, 2, 0], [2, 0, 0], [0, 0, 0]])
     seen = replace(Seen.empty(3), clean=clean, robust=robust, confusion=confusion, loss=torch.tensor([2.0, 1.0, 0.0]))
     only_clean = replace(Seen.empty(3), clean=clean, confusion=torch.tensor([[4, 0, 0], [1, 1, 0], [0, 0, 0]]))
-    with report.progress(console, "train", ("ant", "bee", "cow")) as watch:
+    with progress(console, "train", ("ant", "bee", "cow")) as watch:
         watch(Epoch(3, 12, 0.1, seen, valid=only_clean))
     assert console.file.getvalue() == (
         "train: epoch  3/12 | loss  0.500 | train clean  83.3 robust  33.3, worst bee 0.0, spread 50.0 | "
@@ -137,6 +141,6 @@ def test_training_progress_shows_every_epoch_class_by_class() -> None:
 
 def test_progress_draws_a_bar_in_a_terminal(unbalanced: Dataset) -> None:
     console = Console(file=io.StringIO(), width=80, force_terminal=True)
-    with report.progress(console, "audit", unbalanced.names) as watch:
+    with progress(console, "audit", unbalanced.names) as watch:
         audit(build("convnet", SHAPE, K), unbalanced, (("clean", Clean()),), batch_size=8, watch=watch)
     assert "100%" in console.file.getvalue() and "━" in console.file.getvalue()

@@ -8,15 +8,17 @@ import numpy as np
 import pytest
 
 import leastwise.report
-from leastwise.attacks import Threat, named_all, over_radii
-from leastwise.audit import audit
-from leastwise.balls import Linf
-from leastwise.data import Dataset
-from leastwise.models import build
-from leastwise.report import read_costs, summary
-from leastwise.statistics import worst
+from leastwise.attacks.makers import Threat
+from leastwise.attacks.registry import named_all, over_radii
+from leastwise.attacks.threats import Linf
+from leastwise.audit.auditor import audit
+from leastwise.data.dataset import Dataset
+from leastwise.models.zoo.registry import build
+from leastwise.report.cost_matrix import read_costs
+from leastwise.report.summary import summary
+from leastwise.statistics.worst_class import worst
 from tests.conftest import SHAPE, K
-from tests.report.made_up import CIFAR10, evidence
+from tests.report.evidence_made_up import CIFAR10, evidence
 
 SCHEMA = json.loads(Path(leastwise.report.__file__).with_name("summary.schema.json").read_text())
 

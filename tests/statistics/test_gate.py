@@ -5,8 +5,11 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from leastwise.statistics import Outcome, Result, SingleImages, Term, Verdict, decide, exact, parse, worst
-from leastwise.statistics.measures import Fall, largest_fall, measured
+from leastwise.statistics.gate.decide import Outcome, Result, SingleImages, Verdict, decide
+from leastwise.statistics.gate.language import Term, parse
+from leastwise.statistics.gate.measures import Fall, largest_fall, measured
+from leastwise.statistics.intervals import exact
+from leastwise.statistics.worst_class import worst
 
 RESNET = np.array([663, 767, 367, 234, 365, 506, 732, 646, 737, 650])
 NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")

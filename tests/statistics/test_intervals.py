@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
-from leastwise.statistics import exact, lower, simultaneous, upper, wilson
+from leastwise.statistics.intervals import exact, lower, simultaneous, upper, wilson
 
 N = np.array([1, 1, 2, 10, 100, 100, 200, 1000, 1000, 1000])
 CORRECT = np.array([0, 1, 1, 0, 2, 100, 60, 300, 999, 0])

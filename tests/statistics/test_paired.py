@@ -6,7 +6,8 @@ from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
-from leastwise.statistics import agreement, class_groups, class_wise, dominated, groups, paired
+from leastwise.statistics.paired import class_wise, paired
+from leastwise.statistics.seeds import agreement, class_groups, dominated, groups
 
 
 def arrays(gained: int, lost: int, n: int) -> tuple["np.ndarray", "np.ndarray"]:

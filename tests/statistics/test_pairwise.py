@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from leastwise.statistics import holm, ranking, two_classes
+from leastwise.statistics.pairwise import holm, ranking, two_classes
 
 
 def one(a: int, a_n: int, b: int, b_n: int) -> float:

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from leastwise.statistics import against_threshold, between_classes, exact, same_images, two_classes
+from leastwise.statistics.intervals import exact
+from leastwise.statistics.pairwise import two_classes
+from leastwise.statistics.power import against_threshold, between_classes, same_images
 
 
 @pytest.mark.parametrize(("p", "difference"), [(0.3, 0.1), (0.3, -0.1), (0.2, 0.2), (0.5, 0.15), (0.02, 0.1)])

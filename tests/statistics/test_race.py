@@ -8,8 +8,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import betaln
 
-from leastwise.statistics import Round, bounds, race, replay
-from leastwise.statistics.race import PRIOR, evidence_better, mixture_bounds
+from leastwise.statistics.race import PRIOR, Round, bounds, evidence_better, mixture_bounds, race, replay
 
 CAT = 3
 RESNET = np.array([0.663, 0.767, 0.367, 0.234, 0.365, 0.506, 0.732, 0.646, 0.737, 0.650])

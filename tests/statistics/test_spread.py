@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from leastwise.statistics import (
+from leastwise.statistics.spread import (
     boundary_error,
     cvar,
     false_positive_rate,
@@ -15,9 +15,9 @@ from leastwise.statistics import (
     nsd_error,
     rho,
     spread,
+    variance_bounds,
     worst_k,
 )
-from leastwise.statistics.spread import variance_bounds
 
 RESNET = np.array([0.663, 0.767, 0.367, 0.234, 0.365, 0.506, 0.732, 0.646, 0.737, 0.650])
 MNIST_SIZES = np.array([980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009])

@@ -1,82 +1,70 @@
-"""Attacks: frozen values with `run(model, x, y, noise)` and the short call `attack(model, x, y)`."""
+"""Attacks: frozen values with `run(model, x, y, noise)` and the short call `attack(model, x, y)`.
 
-from leastwise.attacks.apgd import APGD
-from leastwise.attacks.autoattack import autoattack
-from leastwise.attacks.base import BROKEN, FINE, FLAT, NEVER, Attack, Clean, Keep, Outcome, notes, uses_gradients
-from leastwise.attacks.closest import Closest
-from leastwise.attacks.combine import Cascade, Grid, Restarts
-from leastwise.attacks.conditions import Corrupted, RandomNoise
-from leastwise.attacks.cw import CWL2, CWInf
-from leastwise.attacks.fab import FAB
-from leastwise.attacks.foreign import Foreign, from_art, from_foolbox
-from leastwise.attacks.goals import CE, DLR, KL, Goal, Margin, Match, Targeted, TargetedDLR, Toward
-from leastwise.attacks.makers import Threat
-from leastwise.attacks.minnorm import DDN, FMN, median_distance, survival
-from leastwise.attacks.named import TABLE, listed, named, named_all, over_radii
-from leastwise.attacks.nattack import NAttack
-from leastwise.attacks.pgd import PGD, Gaussian, Signs, Start, Uniform, Zero, fgsm, r_fgsm
-from leastwise.attacks.reach import Everywhere, Reach, reach
-from leastwise.attacks.square import Square
-from leastwise.attacks.transfer import Surrogate, Transfer, surrogate
+Threat models are in `threats`, what is climbed in `goals`, and every attack that has a name in `registry`. Running
+attacks over a data set and writing down what they found is `leastwise.audit`.
+"""
+
+from typing import TYPE_CHECKING
+
+from leastwise.core.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from leastwise.attacks.apgd.attack import APGD
+    from leastwise.attacks.base import Attack, Clean, Outcome
+    from leastwise.attacks.combine import Cascade, Restarts
+    from leastwise.attacks.external import Foreign
+    from leastwise.attacks.goals import CE, DLR, KL, Margin, Targeted
+    from leastwise.attacks.makers import Threat
+    from leastwise.attacks.min_norm.ddn_fmn import FMN, median_distance
+    from leastwise.attacks.pgd import PGD, Gaussian, Uniform, fgsm
+    from leastwise.attacks.reachability import reach
+    from leastwise.attacks.registry import named_all, over_radii
+    from leastwise.attacks.square import Square
+    from leastwise.attacks.threats import L1, L2, Linf
 
 __all__ = [
     "APGD",
-    "BROKEN",
     "CE",
-    "CWL2",
-    "DDN",
     "DLR",
-    "FAB",
-    "FINE",
-    "FLAT",
     "FMN",
     "KL",
-    "NEVER",
+    "L1",
+    "L2",
     "PGD",
-    "TABLE",
     "Attack",
-    "CWInf",
     "Cascade",
     "Clean",
-    "Closest",
-    "Corrupted",
-    "Everywhere",
     "Foreign",
     "Gaussian",
-    "Goal",
-    "Grid",
-    "Keep",
+    "Linf",
     "Margin",
-    "Match",
-    "NAttack",
     "Outcome",
-    "RandomNoise",
-    "Reach",
     "Restarts",
-    "Signs",
     "Square",
-    "Start",
-    "Surrogate",
     "Targeted",
-    "TargetedDLR",
     "Threat",
-    "Toward",
-    "Transfer",
     "Uniform",
-    "Zero",
-    "autoattack",
     "fgsm",
-    "from_art",
-    "from_foolbox",
-    "listed",
     "median_distance",
-    "named",
     "named_all",
-    "notes",
     "over_radii",
-    "r_fgsm",
     "reach",
-    "surrogate",
-    "survival",
-    "uses_gradients",
 ]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "base": "Attack Clean Outcome",
+        "threats": "L1 L2 Linf",
+        "goals": "CE DLR KL Margin Targeted",
+        "pgd": "PGD Gaussian Uniform fgsm",
+        "apgd.attack": "APGD",
+        "square": "Square",
+        "combine": "Cascade Restarts",
+        "min_norm.ddn_fmn": "FMN median_distance",
+        "reachability": "reach",
+        "external": "Foreign",
+        "registry": "named_all over_radii",
+        "makers": "Threat",
+    },
+)

@@ -10,13 +10,13 @@ Order, budgets and schedules are the reference's; every gradient attack takes 10
 
 from typing import Literal, get_args
 
-from leastwise.attacks.apgd import APGD
+from leastwise.attacks.apgd.attack import APGD
 from leastwise.attacks.base import Attack, Keep
 from leastwise.attacks.combine import Cascade
-from leastwise.attacks.fab import FAB
+from leastwise.attacks.fab.attack import FAB
 from leastwise.attacks.goals import CE, DLR
 from leastwise.attacks.square import Square
-from leastwise.balls import L1, Ball
+from leastwise.attacks.threats import L1, Ball
 
 Version = Literal["standard", "plus", "rand"]
 TARGETS = 9

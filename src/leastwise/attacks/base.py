@@ -7,10 +7,10 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
 
-from leastwise.balls import Radius
-from leastwise.models import inference
-from leastwise.noise import Noise
-from leastwise.types import Images, Labels, Logits, Mask
+from leastwise.attacks.threats import Radius
+from leastwise.core.noise import Noise
+from leastwise.core.types import Images, Labels, Logits, Mask
+from leastwise.models.classifier import inference
 
 NEVER = -1  # the step of an example that was not fooled
 FINE, FLAT, BROKEN = 0, 1, 2  # troubles: nothing; an input gradient that was zero; numbers that were not finite

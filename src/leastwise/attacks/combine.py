@@ -7,11 +7,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from leastwise.attacks.active_set import pick_rows, rows_of
 from leastwise.attacks.base import Attack, Outcome, call, notes, uses_gradients
-from leastwise.attacks.front import pick_rows, rows_of
-from leastwise.balls import Radius
-from leastwise.noise import Noise
-from leastwise.types import Images, Labels, Mask, Rows
+from leastwise.attacks.threats import Radius
+from leastwise.core.noise import Noise
+from leastwise.core.types import Images, Labels, Mask, Rows
 
 MOST = 31  # members whose bits fit into what evidence stores
 

@@ -3,16 +3,16 @@
 from math import ceil, log
 from typing import NamedTuple
 
-from leastwise.attacks.apgd import APGD
+from leastwise.attacks.apgd.attack import APGD
 from leastwise.attacks.base import Attack, Clean
 from leastwise.attacks.combine import Cascade, Grid, Restarts
-from leastwise.attacks.conditions import Corrupted, RandomNoise
-from leastwise.attacks.cw import CWL2, CWInf
-from leastwise.attacks.fab import FAB
-from leastwise.attacks.minnorm import DDN, FMN
+from leastwise.attacks.corruptions import Corrupted, RandomNoise
+from leastwise.attacks.fab.attack import FAB
+from leastwise.attacks.min_norm.cw import CWL2, CWInf
+from leastwise.attacks.min_norm.ddn_fmn import DDN, FMN
 from leastwise.attacks.nattack import NAttack
 from leastwise.attacks.pgd import PGD
-from leastwise.attacks.reach import Everywhere
+from leastwise.attacks.reachability import Everywhere
 from leastwise.attacks.square import Square
 from leastwise.attacks.transfer import Transfer
 

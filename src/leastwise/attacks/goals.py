@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from leastwise.losses import dlr, kl, margin, odds, targeted_dlr, true_logit
-from leastwise.types import Images, Labels, Logits, Mask, PerExample
+from leastwise.core.losses import dlr, kl, margin, odds, targeted_dlr, true_logit
+from leastwise.core.types import Images, Labels, Logits, Mask, PerExample
 
 
 @runtime_checkable

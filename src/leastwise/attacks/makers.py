@@ -6,14 +6,14 @@ from dataclasses import dataclass, field, replace
 from leastwise.attacks.autoattack import Version, autoattack
 from leastwise.attacks.base import Attack, Keep
 from leastwise.attacks.combine import Grid, Restarts
-from leastwise.attacks.conditions import Corrupted
+from leastwise.attacks.corruptions import Corrupted
 from leastwise.attacks.goals import CE, KL, Margin, Toward
 from leastwise.attacks.pgd import PGD, Gaussian
-from leastwise.attacks.reach import Everywhere
+from leastwise.attacks.reachability import Everywhere
+from leastwise.attacks.threats import L2, Ball, Linf
 from leastwise.attacks.transfer import Surrogate, Transfer
-from leastwise.balls import L2, Ball, Linf
-from leastwise.data.corrupt import Corruption
-from leastwise.notation import number
+from leastwise.core.parsing import number
+from leastwise.data.corrupt.corruption import Corruption
 
 TEMPERATURE = 5.0  # 1/T of a plain `tpgd`: the value Tian et al. report for MART and HE
 TEMPERATURE_GRID = (2.0, 5.0, 10.0, 50.0)  # Tian et al., section 5

@@ -25,12 +25,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from leastwise.attacks.active_set import ask, pick_rows, rows_of
 from leastwise.attacks.base import BROKEN, NEVER, Keep, Outcome, call, outcome
-from leastwise.attacks.front import ask, pick_rows, rows_of
 from leastwise.attacks.goals import Goal, Margin
-from leastwise.balls import Ball, Linf, Radius, inside
-from leastwise.noise import Noise
-from leastwise.types import Images, Labels, Mask, Rows
+from leastwise.attacks.threats import Ball, Linf, Radius, inside
+from leastwise.core.noise import Noise
+from leastwise.core.types import Images, Labels, Mask, Rows
 
 BESIDE = 0.001  # the standard deviation of the start around the image, in tanh space
 SHRINK = 1 - 1e-6  # keeps arctanh finite at 0 and 1

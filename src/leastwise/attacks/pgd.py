@@ -14,12 +14,12 @@ from typing import ClassVar, Protocol, get_args, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from leastwise.attacks.active_set import Slope, ask, pick_rows, rows_of, slope
 from leastwise.attacks.base import BROKEN, NEVER, Keep, Outcome, call, outcome
-from leastwise.attacks.front import Slope, ask, pick_rows, rows_of, slope
 from leastwise.attacks.goals import CE, Goal
-from leastwise.balls import Ball, Linf, Radius, column, inside, shown, step_
-from leastwise.noise import Noise
-from leastwise.types import Images, Labels, Mask
+from leastwise.attacks.threats import Ball, Linf, Radius, column, inside, shown, step_
+from leastwise.core.noise import Noise
+from leastwise.core.types import Images, Labels, Mask
 
 
 @runtime_checkable

@@ -25,12 +25,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from leastwise.attacks.active_set import ask, pick_rows, rows_of
 from leastwise.attacks.base import BROKEN, FINE, NEVER, Keep, Outcome, call, outcome
-from leastwise.attacks.front import ask, pick_rows, rows_of
 from leastwise.attacks.goals import Goal, Margin
-from leastwise.balls import L2, Ball, Linf, Radius, column, inside
-from leastwise.noise import Noise
-from leastwise.types import Images, Labels, Mask, PerExample, Rows
+from leastwise.attacks.threats import L2, Ball, Linf, Radius, column, inside
+from leastwise.core.noise import Noise
+from leastwise.core.types import Images, Labels, Mask, PerExample, Rows
 
 HALVINGS = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)  # p halves after these, counting squares from 0
 SCHEDULED = 10_000  # the number of squares that this schedule was made for

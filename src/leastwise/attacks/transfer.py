@@ -11,14 +11,14 @@ from typing import Any, ClassVar, Literal, get_args
 import torch
 from torch import nn
 
+from leastwise.attacks.active_set import ask, pick_rows, rows_of
 from leastwise.attacks.base import BROKEN, FINE, Attack, Outcome, call, notes, outcome, uses_gradients
 from leastwise.attacks.combine import Cascade, Grid, Restarts, after
-from leastwise.attacks.front import ask, pick_rows, rows_of
 from leastwise.attacks.goals import mistaken
-from leastwise.balls import Radius
-from leastwise.models import Classifier, inference
-from leastwise.noise import Noise
-from leastwise.types import Images, Labels, Logits, Mask
+from leastwise.attacks.threats import Radius
+from leastwise.core.noise import Noise
+from leastwise.core.types import Images, Labels, Logits, Mask
+from leastwise.models.classifier import Classifier, inference
 
 Ensemble = Literal["worst", "mean"]  # each surrogate in turn on what survived; or one attack on the mean of the logits
 

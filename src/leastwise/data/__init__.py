@@ -1,107 +1,28 @@
-"""Data sets by name or path."""
+"""Data sets: by name, from files, changed and corrupted. Images are uint8 until a batch asks for them.
 
-import re
-from pathlib import Path
+Networks and attacks are elsewhere: data sets that are made with a network are in `leastwise.audit.surgery`.
+"""
 
-from leastwise.data.arrays import read_npy, read_npz, save_npz
-from leastwise.data.classes import read_groups
-from leastwise.data.dataset import Batch, Dataset, Groups
-from leastwise.data.files import Watch, folders_in, images_under, read_folder
-from leastwise.data.huggingface import is_huggingface, read_huggingface
-from leastwise.data.offers import Source, read_source
-from leastwise.data.places import find, not_here
-from leastwise.data.sources import SOURCES
+from typing import TYPE_CHECKING
 
-__all__ = ["DEFAULT", "SOURCES", "Batch", "Dataset", "Groups", "Source", "load", "read_groups", "save_npz"]
+from leastwise.core.lazy import lazy_names
 
-DEFAULT = "fashion-mini"
-# ImageNet's test labels are secret; its validation set is what people report.
-STAND_INS = {"test": "val", "val": "test"}
-HELD_OUT = ("test", "val", "validation", "valid", "dev")  # what folders call it
-LARGEST_SIZE = 4096  # pixels; a float batch of 50 would be 10 GB
+if TYPE_CHECKING:
+    from leastwise.data.classes import read_groups
+    from leastwise.data.dataset import Batch, Dataset
+    from leastwise.data.loading import load
+    from leastwise.data.readers.arrays import save_npz
+    from leastwise.data.registry import SOURCES
 
+__all__ = ["SOURCES", "Batch", "Dataset", "load", "read_groups", "save_npz"]
 
-def load(spec: str, split: str = "test", watch: Watch = lambda done, total: None) -> Dataset:
-    """A data set from `NAME`, `NAME/SPLIT` or a path; `split` is used when the name has none.
-
-    `@SIZE` at the end (`imagenet/val@299`, `photos@64`) resizes image files and cuts out their middle square.
-    A path is an `.npz`, an `.npy`, a folder with one sub-folder of images per class, or a Hugging Face data set.
-    """
-    if not spec.strip():
-        raise ValueError("the name or path of the data set is empty: for the folder you are in, write .")
-    place, size = sized(spec)
-    name, _, named_split = place.partition("/")
-    if name in SOURCES:
-        return load_known(name, SOURCES[name], named_split, split, size, watch)
-    path = Path(place)
-    if not path.exists():
-        raise ValueError(
-            f"there is no data set or file {place!r}: known sets are {', '.join(SOURCES)}; "
-            "a path that looks like a name is written ./NAME"
-        )
-    if path.is_dir():
-        return read_huggingface(path, split, size) if is_huggingface(path) else load_folder(path, split, size, watch)
-    readers = {".npz": read_npz, ".npy": read_npy}
-    if path.suffix not in readers:
-        raise ValueError(f"cannot tell how to read {place!r}: give an .npz, an .npy or a folder of images")
-    if size is not None:
-        raise ValueError(f"{place} holds arrays, and only image files are cut to a size: leave the size out")
-    return readers[path.suffix](path)
-
-
-def sized(spec: str) -> tuple[str, int | None]:
-    """`photos@64` is `photos` and 64."""
-    match = re.fullmatch(r"(.+)@(\d+)", spec)
-    if match is None or Path(spec).exists():
-        return spec, None
-    if int(match[2]) < 1:
-        raise ValueError(f"a size must be 1 pixel or more, but saw {match[2]}")
-    if len(match[2]) > 9 or int(match[2]) > LARGEST_SIZE:
-        raise ValueError(f"a size may be {LARGEST_SIZE} pixels at most, but saw {match[2][:20]}")
-    return match[1], int(match[2])
-
-
-def load_known(name: str, source: Source, named: str, wanted: str, size: int | None, watch: Watch) -> Dataset:
-    split = named or (wanted if wanted in source.splits else STAND_INS.get(wanted, wanted))
-    if split not in source.splits:
-        raise ValueError(f"{name} has no split {split!r}: choose {choices(source.splits)}")
-    if size is not None and not source.as_files:
-        raise ValueError(f"{name} has images of one size, {source.facts.shape}: leave the size out")
-    folder = find(source.folders) if source.folders else Path()
-    if folder is None:
-        raise ValueError(not_here(name, source.folders))
-    data = read_source(source, folder, split, size, watch)
-    source.facts.check(name, split, data)
-    return data
-
-
-def choices(splits: tuple[str, ...]) -> str:
-    return " or ".join(splits) if len(splits) < 5 else f"one of {', '.join(splits[:3])} … {splits[-1]}"
-
-
-def load_folder(path: Path, split: str, size: int | None, watch: Watch) -> Dataset:
-    """A folder of class folders, or of splits that hold them."""
-    wanted = (split, *HELD_OUT) if split in HELD_OUT else (split,)
-    splits = split_folders(path, {"train", *HELD_OUT, split})
-    if splits is None:
-        return read_folder(path, size, watch)
-    found = [splits[name] for name in wanted if name in splits]
-    if not found:
-        raise ValueError(
-            f"{path} holds {' and '.join(splits) or 'no class folders'}, but the split {split!r} is wanted: "
-            f"put a folder for each class into {path / split}"
-        )
-    return read_folder(found[0], size, watch)
-
-
-def split_folders(path: Path, names: set[str]) -> dict[str, Path] | None:
-    """The sub-folders that are splits, or nothing if the sub-folders are classes.
-
-    A split has class folders inside. One alone beside folders with images is a class that is called like a split.
-    """
-    named = [inner for inner in folders_in(path) if inner.name in names]
-    others = [inner for inner in folders_in(path) if inner.name not in names]
-    splits = {inner.name: inner for inner in named if folders_in(inner)}
-    if named and not others:
-        return splits
-    return splits if len(splits) > 1 or (splits and not any(map(images_under, others))) else None
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "loading": "load",
+        "dataset": "Dataset Batch",
+        "classes": "read_groups",
+        "readers.arrays": "save_npz",
+        "registry": "SOURCES",
+    },
+)

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from jaxtyping import Int, UInt8
 
-from leastwise.noise import shuffled
-from leastwise.store import sha256
-from leastwise.types import Images, Labels
+from leastwise.core.files import sha256
+from leastwise.core.noise import shuffled
+from leastwise.core.types import Images, Labels
 
 UNNAMED_CLASSES = 1000  # without names, that many are believed whatever the number of images
 TURNING = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A))))  # direction of text

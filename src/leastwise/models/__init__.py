@@ -1,37 +1,39 @@
-"""Networks by name, anything a user has as a Classifier, and its fastest equivalent."""
+"""Classifiers: networks by name, files of others, and the fastest equivalent form of a network.
 
-from leastwise.models.architectures import ARCHITECTURES, architecture, build
-from leastwise.models.checkpoint import load_checkpoint, own_classes, read_torch, save_checkpoint, write_torch
-from leastwise.models.classifier import Classifier, backward_bytes, inference, wrap
-from leastwise.models.heads import BottleneckHead, CosineHead, with_head
-from leastwise.models.norms import BatchInstanceNorm2d, clip_gates, gate_parameters, with_bin
-from leastwise.models.preflight import preflight
-from leastwise.models.prepare import Form, Prepared, prepare
-from leastwise.models.resolve import resolve
+Pixels in [0, 1] go in and logits come out: normalisation belongs to the model. Training is in `leastwise.training`.
+"""
+
+from typing import TYPE_CHECKING
+
+from leastwise.core.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from leastwise.models.classifier import Classifier, inference, wrap
+    from leastwise.models.fast.prepare import Form, prepare
+    from leastwise.models.load.checkpoint import load_checkpoint, save_checkpoint
+    from leastwise.models.load.resolve import resolve
+    from leastwise.models.zoo.registry import ARCHITECTURES, build
 
 __all__ = [
     "ARCHITECTURES",
-    "BatchInstanceNorm2d",
-    "BottleneckHead",
     "Classifier",
-    "CosineHead",
     "Form",
-    "Prepared",
-    "architecture",
-    "backward_bytes",
     "build",
-    "clip_gates",
-    "gate_parameters",
     "inference",
     "load_checkpoint",
-    "own_classes",
-    "preflight",
     "prepare",
-    "read_torch",
     "resolve",
     "save_checkpoint",
-    "with_bin",
-    "with_head",
     "wrap",
-    "write_torch",
 ]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "classifier": "Classifier inference wrap",
+        "zoo.registry": "ARCHITECTURES build",
+        "load.checkpoint": "load_checkpoint save_checkpoint",
+        "load.resolve": "resolve",
+        "fast.prepare": "Form prepare",
+    },
+)

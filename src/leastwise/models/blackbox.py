@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from leastwise.types import Images
+from leastwise.core.types import Images
 
 QUERIES_ONLY = "it can be asked but gives no gradients, so only query attacks can be run against it"
 

@@ -12,11 +12,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from leastwise.core.files import sha256
+from leastwise.core.types import Images, Logits
 from leastwise.models.blackbox import QUERIES_ONLY, BlackBox
 from leastwise.models.exported import Exported, shielded
-from leastwise.models.identity import module_parts
-from leastwise.store import sha256
-from leastwise.types import Images, Logits
+from leastwise.models.fingerprint import module_parts
 
 UNSEEN = "a change in files or servers that the function asks goes unnoticed: use --fresh after one"
 
@@ -96,7 +96,7 @@ class Classifier(nn.Module):
     def digest(self) -> str:
         """A hash of weights, buffers, normalisation, and the layers with their plain settings.
 
-        `leastwise.models.identity` says what is covered of Python functions. What a network computes from elsewhere
+        `leastwise.models.fingerprint` says what is covered of Python functions. What a network computes from elsewhere
         (a file, a server, an object that is no module) is not covered.
         """
         return sha256(repr((self.k, self.mean, self.std)).encode(), *module_parts(self.net))

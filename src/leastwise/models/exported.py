@@ -8,10 +8,9 @@ import torch
 from torch import nn
 from torch.export import ExportedProgram
 
-from leastwise.models.foreign import Loaded, check_images, check_outputs, first_line, quietly
-from leastwise.models.layout import Shape
-from leastwise.store import sha256
-from leastwise.types import Images
+from leastwise.core.files import sha256
+from leastwise.core.types import Images, Shape
+from leastwise.models.optional import Loaded, check_images, check_outputs, first_line, quietly
 
 
 class Exported(nn.Module):

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from leastwise.losses import odds
+from leastwise.core.losses import odds
+from leastwise.core.types import Images, Labels, Logits
 from leastwise.models.classifier import Classifier, NoLogits, inference
-from leastwise.models.foreign import first_line
-from leastwise.types import Images, Labels, Logits
+from leastwise.models.optional import first_line
 
 PROBE = 32  # images that the repeated passes and the gradient are tried on
 SINGLES = 4  # images that are also tried alone

@@ -1,72 +1,20 @@
-"""The four papers: what each exhibit needs, what it leaves open, what it claims, and what it printed."""
+"""Four papers: what each exhibit needs, what it claims, what it printed, and our numbers beside it.
 
-import difflib
-from dataclasses import replace
-from fnmatch import fnmatchcase
+Each paper is a folder: its exhibits, how they are drawn, which evidence decides its claims, and its printed numbers.
+"""
 
-from leastwise.papers import ahn, benz2021, tian2021, tradeoff2022
-from leastwise.papers.cost import Cost, cost, costs
-from leastwise.papers.declare import Exhibit, Paper
-from leastwise.papers.recipes import Absent, Images, Measured, Recipe, Released, Threat, Trained, trainings
-from leastwise.papers.scales import SCALES, Scale, scale
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "PAPERS",
-    "SCALES",
-    "Absent",
-    "Cost",
-    "Exhibit",
-    "Images",
-    "Measured",
-    "Paper",
-    "Recipe",
-    "Released",
-    "Scale",
-    "Threat",
-    "Trained",
-    "cost",
-    "costs",
-    "narrowed",
-    "planned",
-    "scale",
-    "selected",
-    "trainings",
-]
+from leastwise.core.lazy import lazy_names
 
-PAPERS: dict[str, Paper] = {one.id: one for one in (benz2021.PAPER, tian2021.PAPER, ahn.PAPER, tradeoff2022.PAPER)}
+if TYPE_CHECKING:
+    from leastwise.papers.registry import PAPERS
 
+__all__ = ["PAPERS"]
 
-def selected(name: str) -> tuple[Exhibit, ...]:
-    """The exhibits of `PAPER` or `PAPER/EXHIBIT`."""
-    paper, slash, _ = name.partition("/")
-    if paper not in PAPERS:
-        raise ValueError(f"there is no paper {paper!r}: choose {', '.join(PAPERS)}")
-    exhibits = PAPERS[paper].exhibits
-    found = tuple(one for one in exhibits if not slash or one.id == name)
-    if not found:
-        nearest = difflib.get_close_matches(name, [one.id for one in exhibits], n=1, cutoff=0.0)
-        raise ValueError(f"there is no exhibit {name!r}: did you mean {nearest[0]}? `leastwise list papers` shows all")
-    return found
-
-
-def narrowed(exhibits: tuple[Exhibit, ...], roles: tuple[str, ...]) -> tuple[Exhibit, ...]:
-    """The exhibits with some of their rows only, by the names of their roles; `*` stands for anything."""
-    known = tuple(dict.fromkeys(role for one in exhibits for role in one.needs))
-    for role in roles:
-        if not any(fnmatchcase(name, role) for name in known):
-            raise ValueError(f"no row is called {role!r}: choose among {'; '.join(known)}")
-
-    def wanted(name: str) -> bool:
-        return not roles or any(fnmatchcase(name, role) for role in roles)
-
-    return tuple(
-        replace(one, needs={name: need for name, need in one.needs.items() if wanted(name)}) for one in exhibits
-    )
-
-
-def planned(exhibits: tuple[Exhibit, ...], scale_name: str) -> tuple[tuple[Recipe, ...], tuple[Absent, ...]]:
-    """What several exhibits need at a scale, each recipe once; and what the scale cannot offer."""
-    parts = [one for exhibit in exhibits for some in exhibit(scale_name).values() for one in some]
-    there = dict.fromkeys(one for one in parts if not isinstance(one, Absent))
-    absent = dict.fromkeys(one for one in parts if isinstance(one, Absent))
-    return tuple(there), tuple(absent)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "registry": "PAPERS",
+    },
+)

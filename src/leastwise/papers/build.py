@@ -1,14 +1,20 @@
 """From declarations to things: the images and the attacks that a recipe names."""
 
-from leastwise.attacks import CE, PGD, Attack, Clean, Corrupted, Threat, Transfer, named, surrogate
-from leastwise.attacks.makers import TRANSFER_STEPS
-from leastwise.audit import Conditions
-from leastwise.balls import L2, Ball, Linf
-from leastwise.data import Dataset, Groups, load
-from leastwise.models import Classifier
+from leastwise.attacks.base import Attack, Clean
+from leastwise.attacks.corruptions import Corrupted
+from leastwise.attacks.goals import CE
+from leastwise.attacks.makers import TRANSFER_STEPS, Threat
+from leastwise.attacks.pgd import PGD
+from leastwise.attacks.registry import named
+from leastwise.attacks.threats import L2, Ball, Linf
+from leastwise.attacks.transfer import Transfer, surrogate
+from leastwise.audit.auditor import Conditions
+from leastwise.audit.surgery import binary, coloured, matched, removed, replace_background, targeted_set
+from leastwise.data.dataset import Dataset, Groups
+from leastwise.data.loading import load
+from leastwise.models.classifier import Classifier
 from leastwise.papers.recipes import Images, Measured, made, made_steps
 from leastwise.papers.recipes import Threat as Radius
-from leastwise.surgery import binary, coloured, matched, removed, replace_background, targeted_set
 
 BALLS: dict[str, type[Linf] | type[L2]] = {"linf": Linf, "l2": L2}
 # Superclasses where the data set has none of its own, so that a small scale goes through the same steps.
@@ -47,7 +53,7 @@ def dataset(
             return matched(data, made_with, seed, made_steps(images), device=device)
         case ("targeted_set", "random"):
             return targeted_set(data, made_with, seed, steps=made_steps(images), device=device)
-    raise ValueError(f"there is no change {images.change} of images: see `leastwise.surgery`")
+    raise ValueError(f"there is no change {images.change} of images: see `leastwise.audit.surgery`")
 
 
 def ball_of(radius: Radius) -> Linf | L2:

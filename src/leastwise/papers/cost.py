@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from leastwise.data import SOURCES
-from leastwise.papers.declare import Exhibit
+from leastwise.data.registry import SOURCES
+from leastwise.papers.exhibit import Exhibit
 from leastwise.papers.recipes import Absent, Images, Measured, Recipe, Released, Trained, made_steps, trainings
 from leastwise.papers.scales import SCALES
 

@@ -4,25 +4,17 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from leastwise.attacks import CE, PGD, Uniform
-from leastwise.data.augment import augmentation
-from leastwise.objectives import (
-    Cosine,
-    Cyclic,
-    Objective,
-    OneCycle,
-    Piecewise,
-    Schedule,
-    Steps,
-    averaging,
-    changed,
-    method,
-    policy,
-    schedule,
-)
+from leastwise.attacks.goals import CE
+from leastwise.attacks.pgd import PGD, Uniform
+from leastwise.data.augment.crops import augmentation
 from leastwise.papers.build import NO_ATTACK, ball_of
 from leastwise.papers.recipes import Setting, Trained, made
-from leastwise.train import SGD, Adam, Training, Validation, optimiser
+from leastwise.training.averaging import averaging
+from leastwise.training.base import Objective
+from leastwise.training.recipe import SGD, Adam, Training, Validation, optimiser
+from leastwise.training.registry import method, policy
+from leastwise.training.schedules import Cosine, Cyclic, OneCycle, Piecewise, Schedule, Steps, schedule
+from leastwise.training.settings import changed
 
 
 def training(t: Trained) -> Training:

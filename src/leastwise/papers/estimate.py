@@ -6,9 +6,8 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from leastwise.data import SOURCES
-from leastwise.models import build
-from leastwise.models.architectures import architecture
+from leastwise.data.registry import SOURCES
+from leastwise.models.zoo.registry import architecture, build
 from leastwise.papers.cost import STEP, audit_passes, count, training_passes
 from leastwise.papers.recipes import Images, Measured, Recipe, Trained
 from leastwise.papers.run import followers

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from leastwise.data import SOURCES
-from leastwise.data.places import find, not_here
+from leastwise.data.cache import find, not_here
+from leastwise.data.registry import SOURCES
 from leastwise.papers.cost import count, released
-from leastwise.papers.declare import Exhibit
+from leastwise.papers.exhibit import Exhibit
 from leastwise.papers.recipes import Absent, Measured, Recipe, Trained
 from leastwise.papers.reproduce import needs
 from leastwise.papers.run import NETWORKS, Runner

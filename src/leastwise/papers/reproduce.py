@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from leastwise import engine
-from leastwise.papers import PAPERS
-from leastwise.papers.declare import Exhibit, Paper
+from leastwise.jobs.errands import Errand, side_by_side
+from leastwise.jobs.executor import HERE, Gone, Hands, Local
+from leastwise.papers.exhibit import Exhibit, Paper
 from leastwise.papers.recipes import Absent, Measured, Recipe, Trained, networks
+from leastwise.papers.registry import PAPERS
+from leastwise.papers.results import Found
 from leastwise.papers.run import Runner, Watch
 from leastwise.papers.stored import Store
-from leastwise.papers.verdicts.view import Found
 
 
 def recipes_of(exhibit: Exhibit, scale: str) -> tuple[Recipe, ...]:
@@ -59,15 +60,13 @@ class Silent:
         pass
 
 
-def execute(
-    work: Iterable[Recipe], runner: Runner, show: Show = Silent(), hands: engine.Hands = engine.HERE
-) -> dict[Recipe, str]:
+def execute(work: Iterable[Recipe], runner: Runner, show: Show = Silent(), hands: Hands = HERE) -> dict[Recipe, str]:
     """Do everything; what fails is left out, with all that needs it, and the rest goes on. Why each of them failed.
 
     On a cluster trainings come first, side by side, and then the audits, whose pieces are spread over it.
     """
     failed: dict[Recipe, str] = {}
-    if not isinstance(hands, engine.Local):
+    if not isinstance(hands, Local):
         work = tuple(work)
         failed |= train_side_by_side([one for one in work if isinstance(one, Trained)], runner, show, hands)
         work = [one for one in work if isinstance(one, Measured)]
@@ -78,7 +77,7 @@ def execute(
             task = runner.task(recipe)
             with show.during(recipe, task.names) as watch:
                 runner.run(recipe, task, watch, hands)
-        except engine.Gone:
+        except Gone:
             raise
         except Exception as error:  # whatever it is: one broken training must not cost the others
             failed[recipe] = said(error)
@@ -86,14 +85,12 @@ def execute(
     return failed
 
 
-def train_side_by_side(
-    trainings: Iterable[Trained], runner: Runner, show: Show, hands: engine.Hands
-) -> dict[Recipe, str]:
+def train_side_by_side(trainings: Iterable[Trained], runner: Runner, show: Show, hands: Hands) -> dict[Recipe, str]:
     """Each begins as soon as a worker is free and what it needs is there. Why some failed."""
     failed: dict[Recipe, str] = {}
     waiting, under_way = dict.fromkeys(trainings), dict[Path, Trained]()
 
-    def ready() -> Iterator[engine.Errand | None]:
+    def ready() -> Iterator[Errand | None]:
         while waiting:
             free = (one for one in waiting if not any(n in waiting or n in under_way.values() for n in needs(one)))
             if (recipe := next(free, None)) is None:
@@ -110,7 +107,7 @@ def train_side_by_side(
             under_way[errand.folder] = recipe
             yield errand
 
-    for ended in engine.side_by_side(ready(), hands):
+    for ended in side_by_side(ready(), hands):
         recipe = under_way.pop(ended.errand.folder)
         if ended.failed:
             failed[recipe] = ended.failed

@@ -9,25 +9,34 @@ from typing import Any
 
 import numpy as np
 
-from leastwise import audit as audits
-from leastwise import engine
-from leastwise import evidence as evidences
-from leastwise.attacks import Clean
-from leastwise.data import Dataset, load
-from leastwise.evidence import Evidence
-from leastwise.geometry import entropy, moments, own_plane, principal_plane, scatter
-from leastwise.models import Classifier, build, inference, load_checkpoint
-from leastwise.models.architectures import architecture
-from leastwise.models.prepare import ORIGINAL
-from leastwise.papers import PAPERS, planned
+from leastwise.attacks.base import Clean
+from leastwise.audit import auditor as audits
+from leastwise.audit import evidence as evidences
+from leastwise.audit.auditor import TRIAL_FROM, Auditor, Conditions
+from leastwise.audit.evidence import Evidence, pack
+from leastwise.core.files import write_atomic
+from leastwise.core.recipe import key
+from leastwise.data.dataset import Dataset
+from leastwise.data.loading import load
+from leastwise.insight.features import moments, own_plane, principal_plane, scatter
+from leastwise.insight.outputs import entropy
+from leastwise.jobs.audit import audit_task
+from leastwise.jobs.errands import Errand
+from leastwise.jobs.executor import HERE, Hands
+from leastwise.jobs.folder import Event, Task, claimed
+from leastwise.jobs.train import Given, course_task
+from leastwise.models.classifier import Classifier, inference
+from leastwise.models.fast.prepare import ORIGINAL
+from leastwise.models.load.checkpoint import load_checkpoint
+from leastwise.models.zoo.registry import architecture, build
 from leastwise.papers.build import conditions, dataset
 from leastwise.papers.courses import starts_from_source, training
 from leastwise.papers.recipes import Images, Measured, Recipe, Released, Trained, made
+from leastwise.papers.registry import PAPERS, planned
+from leastwise.papers.results import Picture
 from leastwise.papers.stored import OWN, Store, digest, files, write_features, write_pictures
-from leastwise.papers.verdicts.view import Picture
-from leastwise.recipe import key
-from leastwise.store import write_atomic
-from leastwise.train import FOLDED, WEIGHTS, Look
+from leastwise.training.loop import FOLDED
+from leastwise.training.resume import WEIGHTS, Look
 
 MADE = "made-"  # begins the name of a file of images, until its training is finished
 NETWORKS = "networks"  # the folder under the results for weights that others give away
@@ -36,7 +45,7 @@ IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 HALF = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 WITH_HALF = ("googlenet-imagenet", "inception-v3")  # as torchvision gives them away
 
-Watch = Callable[[engine.Event], None]
+Watch = Callable[[Event], None]
 
 
 @dataclass(frozen=True)
@@ -45,44 +54,44 @@ class Runner:
     device: str = "cpu"
     threads: int = 0
 
-    def task(self, recipe: Recipe) -> engine.Task:
+    def task(self, recipe: Recipe) -> Task:
         """The work of one recipe, checked as far as it can be; what it needs must be finished."""
         return self.course(recipe) if isinstance(recipe, Trained) else self.audit(recipe)
 
     def run(
         self,
         recipe: Recipe,
-        task: engine.Task,
+        task: Task,
         watch: Watch = lambda event: None,
-        hands: engine.Hands = engine.HERE,
+        hands: Hands = HERE,
     ) -> None:
         """Do it; what an earlier run left goes on."""
         # An unfinished result of another version, or of a network that was trained anew, makes room.
-        task.run(watch, fresh=engine.claimed(task.folder) not in (None, task.claim), hands=hands)
+        task.run(watch, fresh=claimed(task.folder) not in (None, task.claim), hands=hands)
         if not task.finished:
             raise ValueError(evidences.load(task.folder).warnings[-1])  # images that nobody could attack
         if isinstance(recipe, Measured):
             self.keep(recipe, task.folder)
-            evidences.pack(task.folder)
+            pack(task.folder)
         self.tidy(task.folder)
 
     def tidy(self, folder: Path) -> None:
         for file in folder.glob(f"{MADE}*"):
             file.unlink()
 
-    def errand(self, t: Trained) -> engine.Errand:
+    def errand(self, t: Trained) -> Errand:
         """A training for whoever has the time; what it needs must be finished."""
         root = self.store.results.absolute()
         store = replace(self.store, results=root)
         source = () if t.source is None else (store.folder(t.source) / WEIGHTS,)
         make = partial(course_under, t, store.scale, self.device, self.threads)
-        return engine.Errand(make, partial(unchanged, t), unchanged(t), root, store.folder(t), source, replaces=True)
+        return Errand(make, partial(unchanged, t), unchanged(t), root, store.folder(t), source, replaces=True)
 
-    def course(self, t: Trained) -> engine.Task:
+    def course(self, t: Trained) -> Task:
         recipe = training(t)
         begins = starts_from_source(t)
         data = self.made(t) if t.source and made(t.data) else dataset(t.data, "train")
-        given = engine.Given(
+        given = Given(
             data,
             dataset(t.data, "test") if recipe.validation.on_test else None,
             load(t.extra, split="train") if t.extra else None,
@@ -90,9 +99,7 @@ class Runner:
             self.looks(t, data),
         )
         model = build(t.arch, data.shape, data.k, seed=t.seed)
-        task = engine.course_task(
-            t, model, recipe, given, self.store.folder(t), self.device, self.threads, result=WEIGHTS
-        )
+        task = course_task(t, model, recipe, given, self.store.folder(t), self.device, self.threads, result=WEIGHTS)
         return replace(task, claim=task.claim | self.store.claim(t))
 
     def made(self, t: Trained) -> Dataset:
@@ -118,16 +125,16 @@ class Runner:
     def look(self, m: Measured) -> Look:
         return self.look_at(dataset(m.data, m.split), conditions(m))
 
-    def look_at(self, data: Dataset, under: audits.Conditions) -> Look:
+    def look_at(self, data: Dataset, under: Conditions) -> Look:
         def look(model: Classifier) -> dict[str, Any]:
-            auditor = audits.auditor(model, data, under, device=self.device, force=True)
+            auditor = audits.make_auditor(model, data, under, device=self.device, force=True)
             # Decided by counts and never by the clock, so that the same training leaves the same record.
-            form = FOLDED if len(data) >= audits.TRIAL_FROM else ORIGINAL
+            form = FOLDED if len(data) >= TRIAL_FROM else ORIGINAL
             return by_condition(auditor.part(data, form=form))
 
         return look
 
-    def audit(self, m: Measured) -> engine.Task:
+    def audit(self, m: Measured) -> Task:
         if m.each_epoch and isinstance(m.model, Trained) and not self.store.each_epoch(m):
             raise ValueError(
                 f"the training in {self.store.folder(m.model)} was not measured after every epoch: remove that folder, "
@@ -137,14 +144,14 @@ class Runner:
         auditor, data = self.auditor(m)
         # Results are handed on with their records: no name of a folder of this machine.
         about = {"model": self.place(m.model).relative_to(self.store.results).as_posix(), "data": m.data.name}
-        task = engine.audit_task(auditor, data, self.store.folder(m), about=about)
+        task = audit_task(auditor, data, self.store.folder(m), about=about)
         return replace(task, claim=task.claim | self.store.claim(m))
 
-    def auditor(self, m: Measured) -> tuple[audits.Auditor, Dataset]:
+    def auditor(self, m: Measured) -> tuple[Auditor, Dataset]:
         data = dataset(sized(m.data, m.model.arch), m.split)
         crafted_on = None if m.surrogate is None else self.network(m.surrogate).to(self.device)
         # A network may well have failed to learn: that is a result, and the evidence carries the warning.
-        auditor = audits.auditor(
+        auditor = audits.make_auditor(
             self.network(m.model, data), data, conditions(m, crafted_on), device=self.device, force=True
         )
         return auditor, data
@@ -185,7 +192,7 @@ class Runner:
         if {"images", "logits"} & set(m.keeps):
             write_pictures(folder, tuple(self.picture(auditor, data, at) for at in positions(shown(m), data)))
 
-    def picture(self, auditor: audits.Auditor, data: Dataset, position: int) -> Picture:
+    def picture(self, auditor: Auditor, data: Dataset, position: int) -> Picture:
         """The noise belongs to the image, so it meets the same attack as in the whole audit."""
         x, y, ids = (part.to(self.device) for part in data.batch(np.array([position])))
         pixels, logits = {}, {}
@@ -196,7 +203,7 @@ class Runner:
         return Picture(int(ids[0]), pixels, logits)
 
 
-def course_under(t: Trained, scale: str, device: str, threads: int, results: Path) -> engine.Task:
+def course_under(t: Trained, scale: str, device: str, threads: int, results: Path) -> Task:
     return Runner(Store(results, scale), device, threads).course(t)
 
 

@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from leastwise.data import SOURCES
+from leastwise.data.registry import SOURCES
 from leastwise.papers.recipes import Absent, Images, Measured, Recipe, Released, Threat, Trained, made
 
 

@@ -17,15 +17,16 @@ import torch
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
-from leastwise import __version__, engine
-from leastwise import evidence as evidences
-from leastwise.frame import Tally
-from leastwise.geometry import Moments
+from leastwise import __version__
+from leastwise.audit.evidence import PACKED, load
+from leastwise.core.counts import Tally
+from leastwise.core.files import sha256, write_atomic
+from leastwise.core.recipe import key
+from leastwise.insight.features import Moments
+from leastwise.jobs.folder import claimed
 from leastwise.papers.recipes import Measured, Recipe, Released, Trained, networks
-from leastwise.papers.verdicts.view import Found, Picture
-from leastwise.recipe import key
-from leastwise.store import sha256, write_atomic
-from leastwise.train import EPOCHS, WEIGHTS
+from leastwise.papers.results import Found, Picture
+from leastwise.training.resume import EPOCHS, WEIGHTS
 
 FEATURES = "features.safetensors"  # moments by class, and a plane
 PICTURES = "pictures.safetensors"
@@ -61,7 +62,7 @@ class Store:
 
     def has(self, recipe: Recipe) -> bool:
         """Whether it is finished; an audit of a network that was trained anew since is not."""
-        folder, claim = self.folder(recipe), engine.claimed(self.folder(recipe))
+        folder, claim = self.folder(recipe), claimed(self.folder(recipe))
         if claim is None or claim.get("declared") != key(recipe) or not same_major(claim.get("leastwise", "")):
             return False
         if not all((folder / name).is_file() for name in files(recipe)):
@@ -74,11 +75,11 @@ class Store:
         return not known or known == claim.get("networks")
 
     def begun(self, recipe: Recipe) -> bool:
-        return not self.has(recipe) and engine.claimed(self.folder(recipe)) is not None
+        return not self.has(recipe) and claimed(self.folder(recipe)) is not None
 
     def version(self, recipe: Recipe) -> str:
         """The version of leastwise that made a finished result."""
-        return str((engine.claimed(self.folder(recipe)) or {}).get("leastwise", ""))
+        return str((claimed(self.folder(recipe)) or {}).get("leastwise", ""))
 
     def found(self, recipe: Recipe) -> Found:
         """A finished result."""
@@ -89,7 +90,7 @@ class Store:
             return Found(epochs=tuple(map(tally, own)), dynamics=lines)
         moments, plane = features(folder) if "features" in recipe.keeps else (None, None)
         pictures = read_pictures(folder, recipe.conditions) if (folder / PICTURES).is_file() else ()
-        evidence = evidences.load(folder)
+        evidence = load(folder)
         if not recipe.each_epoch:
             return Found(evidence, moments, plane=plane, pictures=pictures)
         looks = self.each_epoch(recipe)
@@ -126,7 +127,7 @@ def files(recipe: Recipe) -> tuple[str, ...]:
         return WEIGHTS, EPOCHS
     if unknown := set(recipe.keeps) - set(KEPT):
         raise ValueError(f"{', '.join(sorted(unknown))} cannot be kept: choose {', '.join(KEPT)}")
-    return evidences.PACKED, *dict.fromkeys(KEPT[name] for name in recipe.keeps)
+    return PACKED, *dict.fromkeys(KEPT[name] for name in recipe.keeps)
 
 
 def digest(file: Path) -> str:

@@ -17,24 +17,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from leastwise.evidence import Evidence
+from leastwise.audit.evidence import Evidence
 from leastwise.report.fairness import number
-from leastwise.report.page import Audited, different_attacks
+from leastwise.report.page.page import Audited, different_attacks
 from leastwise.report.results import opened
-from leastwise.report.table import percent, same_images, say
-from leastwise.statistics import (
-    CONFIDENCE,
-    GroupDifference,
-    Paired,
-    agreement,
-    class_groups,
-    class_wise,
-    dominated,
-    groups,
-    paired,
-    rho,
-    worst,
-)
+from leastwise.report.terminal.table import percent, same_images, say
+from leastwise.statistics.intervals import CONFIDENCE
+from leastwise.statistics.paired import Paired, class_wise, paired
+from leastwise.statistics.seeds import GroupDifference, agreement, class_groups, dominated, groups
+from leastwise.statistics.spread import rho
+from leastwise.statistics.worst_class import worst
 
 CLEAN = "clean"
 

@@ -11,19 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from leastwise.evidence import Evidence
-from leastwise.geometry import confusion, cvc, entropy
-from leastwise.report.findings import Finding, finding
-from leastwise.statistics import (
-    Value,
+from leastwise.audit.evidence import Evidence
+from leastwise.insight.confusion import confusion
+from leastwise.insight.outputs import cvc, entropy
+from leastwise.report.condition_stats import Finding, finding
+from leastwise.statistics.game import Value, pair_game, source_game
+from leastwise.statistics.spread import (
     boundary_error,
     cvar,
     false_positive_rate,
     gini,
     nsd_accuracy,
     nsd_error,
-    pair_game,
-    source_game,
     worst_k,
 )
 

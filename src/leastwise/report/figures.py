@@ -6,15 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from leastwise.data import Groups
-from leastwise.evidence import Evidence
-from leastwise.geometry import confusion
-from leastwise.report import charts
-from leastwise.report.changes import Change
-from leastwise.report.charts import Bar, Difference, Line, Spec
-from leastwise.report.curves import Curve, clean, radius_text
-from leastwise.report.heat import Look, heat
-from leastwise.statistics import wilson
+from leastwise.audit.evidence import Evidence
+from leastwise.data.dataset import Groups
+from leastwise.insight.confusion import confusion
+from leastwise.report.charts.bars import Bar, Difference, Line, Spec, bars, curves, deviations, differences, ranks
+from leastwise.report.charts.heatmap import Look, heat
+from leastwise.report.class_changes import Change
+from leastwise.report.security_curves import Curve, clean, radius_text
+from leastwise.statistics.intervals import wilson
 
 MANY = 40  # more classes than this are shortened to both ends
 END = 20  # classes shown at each end
@@ -84,7 +83,7 @@ def accuracy_figures(evidence: Evidence, order: Sequence[int]) -> list[Figure]:
     for condition in evidence.conditions:
         rows, overall = class_bars(evidence, condition, order), 100 * evidence.tally(condition).overall
         about = f"Accuracy of each class under {condition} with 95 % intervals; overall {overall:.1f} %."
-        made.append(Figure(condition, f"{overall:.1f} % overall", charts.bars(shortened(rows), overall, about)))
+        made.append(Figure(condition, f"{overall:.1f} % overall", bars(shortened(rows), overall, about)))
     return made
 
 
@@ -97,7 +96,7 @@ def rank_figures(evidence: Evidence) -> list[Figure]:
         below = sum(1 for row in rows if (row.value or 0.0) < 50)
         about = f"Accuracy of all {len(rows):,} classes under {condition}, weakest first."
         told = f"{below:,} of {len(rows):,} classes are below 50 %"
-        made.append(Figure(condition, told, charts.ranks(rows, overall, about)))
+        made.append(Figure(condition, told, ranks(rows, overall, about)))
     return made
 
 
@@ -110,7 +109,7 @@ def group_figures(evidence: Evidence, condition: str) -> list[Figure]:
         rows = sorted(group_bars(evidence, name), key=lambda row: place[row.name])
         overall = 100 * evidence.tally(name).overall
         about = f"Accuracy of each superclass under {name} with 95 % intervals."
-        made.append(Figure(name, f"{overall:.1f} % overall", charts.bars(shortened(rows), overall, about)))
+        made.append(Figure(name, f"{overall:.1f} % overall", bars(shortened(rows), overall, about)))
     return made
 
 
@@ -135,7 +134,7 @@ def deviation_figures(evidence: Evidence, conditions: Sequence[str], order: Sequ
         rows = [Bar(evidence.names[c], deviation[c]) for c in order]
         about = f"Class accuracy minus overall accuracy under {condition}, in points."
         told = f"from {min(deviation[c] for c in order):+.1f} to {max(deviation[c] for c in order):+.1f} points"
-        made.append(Figure(condition, told.replace("-", "−"), charts.deviations(shortened(rows), about)))
+        made.append(Figure(condition, told.replace("-", "−"), deviations(shortened(rows), about)))
     return made
 
 
@@ -225,7 +224,7 @@ def curve_figure(evidence: Evidence, curve: Curve) -> Figure:
     )
     others = "all other classes" if len(order) <= MANY else f"the {END} weakest and {END} strongest classes"
     told = f"named at eps = {radius_text(eps[at], curve.norm)}, where the classes differ most; thin lines are {others}"
-    return Figure(f"Security curves of {curve.attack}", told, charts.curves(lines, curve.norm, about), key)
+    return Figure(f"Security curves of {curve.attack}", told, curves(lines, curve.norm, about), key)
 
 
 def change_figure(changes: Sequence[Change], condition: str, names: tuple[str, str]) -> Figure:
@@ -247,4 +246,4 @@ def change_figure(changes: Sequence[Change], condition: str, names: tuple[str, s
         rows = [*rows[:END], Difference(f"… {len(rows) - 2 * END:,} more …", None), *rows[-END:]]
     about = f"Change in accuracy of each class under {condition} from {names[0]} to {names[1]}, with 95 % intervals."
     told = f"significantly better: {up:,}; significantly worse: {down:,}; undecided: {len(changes) - up - down:,}"
-    return Figure(condition, told, charts.differences(rows, about))
+    return Figure(condition, told, differences(rows, about))

@@ -27,7 +27,7 @@ def rendered(
     """A page from a template of a package's `assets`; `base.html.j2` and `parts.html.j2` are always there."""
     import jinja2
 
-    from leastwise.report.charts import CONFIG
+    from leastwise.report.charts.bars import CONFIG
 
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader([jinja2.PackageLoader(name, "assets") for name in dict.fromkeys((package, OWN))]),

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from leastwise.evidence import Evidence
-from leastwise.masking import ball_of, masking
+from leastwise.audit.evidence import Evidence
+from leastwise.audit.masking import ball_of, masking
 
 
 def leaderboard(evidence: Evidence, run: Mapping[str, Any]) -> dict[str, Any]:

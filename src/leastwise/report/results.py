@@ -8,19 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from leastwise import evidence as evidences
+from leastwise.audit.evidence import Evidence, file_in, load
 from leastwise.data.dataset import printable
-from leastwise.engine import MANIFEST, RUN, SUMMARY
-from leastwise.evidence import Evidence
-from leastwise.report.page import Audited
-from leastwise.report.reasons import beside
-from leastwise.statistics import Result, SingleImages
+from leastwise.jobs.folder import MANIFEST, RUN, SUMMARY
+from leastwise.report.explain.reasons import beside
+from leastwise.report.page.page import Audited
+from leastwise.statistics.gate.decide import Result, SingleImages
 
 
 def opened(folder: Path) -> Audited:
     """One audit, under the name of its model as it was typed, or else of its folder."""
     run = facts(folder)
-    found = evidences.load(folder)
+    found = load(folder)
     return Audited(str(run.get("model") or folder.resolve().name), found, run, beside(folder, found))
 
 
@@ -70,8 +69,8 @@ def facts(folder: Path) -> dict[str, Any]:
 
 def measured(path: Path) -> Result:
     """What a gate looks at: the evidence of a folder, or the counts of a summary."""
-    if evidences.file_in(path).is_file():
-        return from_evidence(evidences.load(path))
+    if file_in(path).is_file():
+        return from_evidence(load(path))
     file = path / SUMMARY if path.is_dir() else path
     if not file.is_file():
         raise ValueError(f"there is no result at {path}: give a folder that `leastwise audit` wrote, or a summary.json")

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from leastwise.data import Groups
-from leastwise.evidence import Evidence
-from leastwise.frame import ClassFrame
-from leastwise.masking import cautions
-from leastwise.report.curves import Curve, curves, nearest_mistakes
+from leastwise.audit.evidence import Evidence
+from leastwise.audit.masking import cautions
+from leastwise.core.counts import ClassFrame
+from leastwise.data.dataset import Groups
 from leastwise.report.fairness import fairness, number
 from leastwise.report.leaderboard import leaderboard
-from leastwise.statistics import CONFIDENCE, wilson
+from leastwise.report.security_curves import Curve, curves, nearest_mistakes
+from leastwise.statistics.intervals import CONFIDENCE, wilson
 
 SCHEMA = 2  # 2: the leaderboard's flat keys, fairness, provenance
 

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import stdtrit
 
-from leastwise.statistics.intervals import CONFIDENCE, Hits
+from leastwise.statistics.intervals import CONFIDENCE, Hits, PerClass
 
 OneRun = Bool[np.ndarray, " _"]
 Runs = Float[np.ndarray, "_ n"]  # 1 where a trained model (row) is right about an image (column)
@@ -90,3 +90,37 @@ def components(hits: Runs) -> tuple[float, float]:
     rest = float((residual**2).sum()) / ((models - 1) * (n - 1))
     between = float(means.var(ddof=1))
     return between, max(0.0, between - rest / n)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Of two models' class accuracies, over the classes both have; NaN where a model's classes are all equal."""
+
+    classes: int
+    kendall: float  # τ-b
+    spearman: float
+    cosine: float  # of the deviations from the class mean (Benz): Pearson's correlation
+
+
+def agreement(a: PerClass, b: PerClass) -> Agreement:
+    both = ~(np.isnan(a) | np.isnan(b))
+    a, b = a[both], b[both]
+    if len(a) < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
+        nan = float("nan")
+        return Agreement(len(a), nan, nan, nan)
+    from scipy.stats import kendalltau, rankdata  # takes a second to import
+
+    kendall, spearman = float(kendalltau(a, b).statistic), correlation(rankdata(a), rankdata(b))
+    return Agreement(len(a), kendall, spearman, correlation(a, b))
+
+
+def dominated(scores: Float[np.ndarray, "m s"]) -> Bool[np.ndarray, " m"]:
+    """Which models another one equals or beats in every score and beats in one (clean, robust, worst)."""
+    at_least = np.all(scores[:, None] <= scores[None], axis=-1)
+    better = np.any(scores[:, None] < scores[None], axis=-1)
+    return np.asarray(np.any(at_least & better, axis=1))
+
+
+def correlation(a: "np.ndarray", b: "np.ndarray") -> float:
+    a, b = a - a.mean(), b - b.mean()
+    return float(a @ b / np.sqrt((a @ a) * (b @ b)))

@@ -6,23 +6,16 @@ import numpy as np
 from jaxtyping import Float
 from scipy.stats import rankdata
 
-from leastwise.data import Groups
-from leastwise.evidence import Evidence
-from leastwise.frame import Tally
-from leastwise.geometry import (
-    agreement_difference,
-    confusion,
-    convergence,
-    inside_groups,
-    mean_agreement,
-    percentiles,
-    profile_similarity,
-    rank_correlation,
-    symmetry,
-)
-from leastwise.geometry.confusion import Matrix
+from leastwise.audit.evidence import Evidence
+from leastwise.core.counts import Tally
+from leastwise.data.dataset import Groups
+from leastwise.insight.accuracy_drop import percentiles
+from leastwise.insight.agreement import agreement_difference, mean_agreement, profile_similarity, rank_correlation
+from leastwise.insight.confusion import Matrix, confusion, inside_groups, symmetry
+from leastwise.insight.dynamics import convergence
 from leastwise.papers.claims.base import Accuracies, Finding, PerClass, Verdict, above, combined, shared
-from leastwise.statistics import CONFIDENCE, exact, holm
+from leastwise.statistics.intervals import CONFIDENCE, exact
+from leastwise.statistics.pairwise import holm
 
 MATRIX_DRAWS = 500
 SHUFFLES = 1999

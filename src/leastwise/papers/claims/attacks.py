@@ -6,11 +6,16 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import ndtri
 
-from leastwise.data import Groups
-from leastwise.evidence import Evidence
-from leastwise.geometry import confusion, cvc, homing, homing_gain, inside_groups, percentiles, rank_correlation
+from leastwise.audit.evidence import Evidence
+from leastwise.data.dataset import Groups
+from leastwise.insight.accuracy_drop import percentiles
+from leastwise.insight.agreement import rank_correlation
+from leastwise.insight.confusion import confusion, inside_groups
+from leastwise.insight.homing import homing, homing_gain
+from leastwise.insight.outputs import cvc
 from leastwise.papers.claims.base import Accuracies, Finding, above, average, below, change, combined, shared
-from leastwise.statistics import CONFIDENCE, paired, wilson
+from leastwise.statistics.intervals import CONFIDENCE, wilson
+from leastwise.statistics.paired import paired
 
 DRAWS = 1000
 

@@ -11,9 +11,9 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from leastwise.evidence import Evidence
-from leastwise.geometry import resampled
-from leastwise.statistics import CONFIDENCE
+from leastwise.audit.evidence import Evidence
+from leastwise.insight.accuracy_drop import resampled
+from leastwise.statistics.intervals import CONFIDENCE
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import numpy as np
 from scipy.special import bdtrc, ndtri
 
-from leastwise.evidence import Evidence
-from leastwise.geometry import resampled
+from leastwise.audit.evidence import Evidence
+from leastwise.insight.accuracy_drop import resampled
 from leastwise.papers.claims.base import Finding, PerClass, above, average, change, shared, worst
-from leastwise.statistics import CONFIDENCE, exact
+from leastwise.statistics.intervals import CONFIDENCE, exact
 
 
 def most_classes(what: str, rises: "np.ndarray") -> Finding:

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy.special import ndtri
 
-from leastwise.evidence import Evidence
-from leastwise.geometry import joint_share
+from leastwise.audit.evidence import Evidence
+from leastwise.insight.accuracy_drop import joint_share
 from leastwise.papers.claims.base import (
     Accuracies,
     Finding,
@@ -22,8 +22,9 @@ from leastwise.papers.claims.base import (
     shared,
     worst,
 )
-from leastwise.statistics import CONFIDENCE, homogeneity, probability_worst, spread
-from leastwise.statistics.spread import variance_bounds
+from leastwise.statistics.intervals import CONFIDENCE
+from leastwise.statistics.spread import homogeneity, spread, variance_bounds
+from leastwise.statistics.worst_class import probability_worst
 
 NAN = float("nan")
 ALIKE = 0.01  # a standard deviation over classes below one point counts as none

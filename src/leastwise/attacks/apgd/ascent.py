@@ -1,0 +1,155 @@
+"""The loop of an ascent that remembers its best point, whatever the pace of its steps: what APGD's variants share."""
+
+from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from leastwise.attacks.active_set import Slope, ask, pick_rows, rows_of, slope
+from leastwise.attacks.base import BROKEN, FINE, NEVER, Outcome, outcome
+from leastwise.attacks.goals import Goal
+from leastwise.attacks.threats import Ball
+from leastwise.core.noise import Noise
+from leastwise.core.types import Images, Labels, Mask, PerExample, Rows
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """What a run works on: examples, what is climbed for them, where, and from which noise."""
+
+    goal: Goal
+    bound: tuple[Tensor, ...]
+    x: Images
+    y: Labels
+    ball: Ball
+    noise: Noise
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long a run is and what becomes of the misclassified."""
+
+    steps: int
+    checkpoints: tuple[int, ...]
+    eot: int  # passes of the model per look at a point
+    leave: bool  # whether examples leave the batch at their first misclassified point
+    counts: bool = True  # not where the points are outside the ball: then nobody is fooled and all end at their best
+
+
+@runtime_checkable
+class Pace(Protocol):
+    """How a run steps and adapts. Frozen dataclasses whose tensors have one row per example."""
+
+    def moved(self, at: Images, gradient: Images) -> tuple["Pace", Images]:
+        """The next point."""
+        ...
+
+    def heard(self, score: PerExample) -> "Pace":
+        """What it remembers of a score that was seen."""
+        ...
+
+    def judged(self, window: int, best: Images, best_score: PerExample) -> tuple["Pace", Mask]:
+        """At a checkpoint, `window` steps after the last: who goes back to the best point."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Front:
+    """The examples still in the batch: where each stands, what was seen there, and the best point so far."""
+
+    rows: Rows  # their places in the full batch
+    y: Labels
+    bound: tuple[Tensor, ...]
+    at: Images
+    gradient: Images
+    best: Images
+    best_gradient: Images
+    best_score: PerExample
+    trouble: Labels
+
+
+def climb(model: nn.Module, case: Case, start: Images, pace: Pace, plan: Plan) -> Outcome:
+    """One run. The misclassified end at their last misclassified point, the others at their best."""
+    front = open_front(case, start)
+    x_adv, step, trouble = torch.empty_like(start), torch.full_like(case.y, NEVER), torch.zeros_like(case.y)
+    forwards, backwards, checked = 0, 0, 0
+    for t in range(plan.steps + 1):
+        climbing = t < plan.steps  # no step follows the last point, so it needs no gradient
+        seen = look(model, case.goal, front.at, front.bound, plan.eot, climbing)
+        forwards += plan.eot * len(front.rows)
+        backwards += plan.eot * len(front.rows) * climbing
+        score = torch.where(seen.broken, -torch.inf, seen.score)
+        front, pace = noted(front, seen, score), pace.heard(score)
+
+        wrong = ~seen.broken & case.goal.reached(seen.z, front.y, *front.bound)
+        if plan.counts and bool(wrong.any()):
+            places = front.rows[wrong]
+            x_adv[places], step[places] = front.at[wrong], torch.where(step[places] == NEVER, t, step[places])
+            if plan.leave:
+                stay = rows_of(~wrong)
+                front, pace = pick_rows(front, stay), pick_rows(pace, stay)
+        if not climbing or len(front.rows) == 0:
+            break
+
+        if t in plan.checkpoints:
+            pace, back = pace.judged(t - checked, front.best, front.best_score)
+            front, checked = returned(front, back), t
+        pace, at = pace.moved(front.at, front.gradient)
+        front = replace(front, at=at)
+
+    never = step[front.rows] == NEVER
+    x_adv[front.rows[never]], trouble[front.rows] = front.best[never], front.trouble
+    return outcome(x_adv, step != NEVER, step, forwards, backwards, trouble)
+
+
+def open_front(case: Case, start: Images) -> Front:
+    return Front(
+        rows=torch.arange(len(start), device=start.device),
+        y=case.y,
+        bound=case.bound,
+        at=start,
+        gradient=start,  # nothing was seen yet
+        best=start.clone(),
+        best_gradient=torch.zeros_like(start),
+        best_score=torch.full((len(start),), -torch.inf, dtype=start.dtype, device=start.device),
+        trouble=torch.zeros_like(case.y),
+    )
+
+
+def noted(front: Front, seen: Slope, score: PerExample) -> Front:
+    """With what was seen at the current point. The best points are the front's own and written in place."""
+    better = score > front.best_score
+    rows = rows_of(better)
+    front.best.index_copy_(0, rows, front.at.index_select(0, rows))
+    front.best_gradient.index_copy_(0, rows, seen.gradient.index_select(0, rows))
+    best_score = torch.where(better, score, front.best_score)
+    trouble = torch.maximum(front.trouble, seen.trouble)
+    return replace(front, gradient=seen.gradient, best_score=best_score, trouble=trouble)
+
+
+def returned(front: Front, back: Mask) -> Front:
+    """Some examples are at their best point again, with the gradient that was seen there."""
+    rows = back.view(-1, 1, 1, 1)
+    at = torch.where(rows, front.best, front.at)
+    return replace(front, at=at, gradient=torch.where(rows, front.best_gradient, front.gradient))
+
+
+def look(model: nn.Module, goal: Goal, at: Images, bound: tuple[Tensor, ...], passes: int, climbing: bool) -> Slope:
+    """What the model says at a point, on average over its passes. Without a need to climb: no gradient."""
+    see = slope if climbing else glance
+    seen = see(model, goal, at, bound)
+    for _ in range(passes - 1):
+        more = see(model, goal, at, bound)
+        broken, milder = seen.broken | more.broken, torch.minimum(seen.trouble, more.trouble)
+        trouble = torch.where(broken, BROKEN, milder)  # flat only where all passes are
+        seen = Slope(seen.z + more.z, seen.score + more.score, seen.gradient + more.gradient, trouble)
+    if passes == 1:
+        return seen
+    return seen._replace(z=seen.z / passes, score=seen.score / passes, gradient=seen.gradient / passes)
+
+
+def glance(model: nn.Module, goal: Goal, at: Images, bound: tuple[Tensor, ...]) -> Slope:
+    """One forward pass: a slope without a gradient."""
+    z, finite = ask(model, at)
+    return Slope(z, goal.score(z, *bound), torch.zeros_like(at), torch.where(finite, FINE, BROKEN))

@@ -1,0 +1,281 @@
+"""APGD: projected gradient ascent that chooses its own step (Croce and Hein, ICML 2020; L1: "Mind the box", ICML 2021).
+
+z = project(x_t + step · steepest(grad score))
+x_{t+1} = project(x_t + a (z - x_t) + (1 - a) (x_t - x_{t-1})),  a = 3/4, and 1 in the first step
+
+The step begins at 2 eps. At each of a few checkpoints, closer and closer to each other, it is halved and the example
+goes back to its best point and the gradient there if (1) the score rose in no more than rho of the steps since the last
+checkpoint, or (2) the step was not halved then and the best score has not grown since. APGD-T is one run toward each of
+the classes that rank highest after the label, on the targeted DLR.
+
+As in the reference, and not the paper, "no more than" in (1) includes equality. Departures from the reference:
+- In the first window its code compares the first score with an unwritten zero; here, as in the paper, with the start's.
+- The goal CE climbs the log-odds, of which cross-entropy is a monotone function: per example the direction of every
+  step and the order of any two scores are the same, but nothing underflows.
+- Targets are ranked among the classes other than the label: the 2nd and on, wherever the clean image is right.
+- With `eot` > 1 scores and logits are the mean over the passes, where the reference takes those of the last pass, so a
+  mistake in one lucky pass is none.
+- The last point is only passed forward: no step follows it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, get_args
+
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+
+from leastwise.attacks.active_set import abreast, pick_rows, rows_of
+from leastwise.attacks.apgd.ascent import Case, Plan, climb, look
+from leastwise.attacks.apgd.l1 import checks, onto_ball_and_box, phases, sparse
+from leastwise.attacks.base import NEVER, Keep, Outcome, call, outcome
+from leastwise.attacks.combine import after, pick_outcome
+from leastwise.attacks.goals import CE, Goal, TargetedDLR, mistaken
+from leastwise.attacks.threats import L1, L2, Ball, Linf, Radius, column, inside, unit
+from leastwise.core.losses import other_logits
+from leastwise.core.noise import Noise
+from leastwise.core.types import Images, Labels, Mask, PerExample, Rows
+
+Ranked = Int[Tensor, "b t"]  # target classes of each example
+
+MOMENTUM = 0.75  # a: the weight of the new step; the rest is the last one's
+
+
+@dataclass(frozen=True)
+class APGD:
+    """`keep="last"` returns the last misclassified iterate, `keep="fooled"` the first (the clean image counts too).
+
+    Survivors get the point of the highest score in their last run. With `targets` the goal is the targeted DLR, toward
+    at most so many classes, and `goal` is not used. Every target and restart is a run of its own on what still stands;
+    `step` of the outcome counts through them. `eot` is the number of passes over which the gradient of a model with
+    randomness of its own is averaged; that randomness is seeded from the noise and leaves torch's generator as it was,
+    but, unlike ours, depends on who else is in the batch. `share` of an L1 ball is not used: sparsity adapts.
+    """
+
+    recipe_name: ClassVar[str] = "APGD"
+
+    ball: Ball = Linf(8 / 255)
+    goal: Goal = CE()
+    steps: int = 100
+    targets: int = 0
+    restarts: int = 1
+    eot: int = 1
+    rho: float = 0.75
+    keep: Keep = "last"
+    room: int = field(default=0, compare=False, metadata={"recipe": False})  # rows of a pass, if more than the images
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.ball, Linf | L2 | L1):
+            raise ValueError(f"APGD knows the balls Linf, L2 and L1, but saw {self.ball}")
+        fewest = 3 if isinstance(self.ball, L1) else 1
+        if self.steps < fewest:
+            raise ValueError(f"APGD needs at least {fewest} steps in {self.ball}, but saw {self.steps}")
+        if self.targets < 0:
+            raise ValueError(f"the number of target classes must be zero (no targets) or more, but saw {self.targets}")
+        if self.restarts < 1 or self.eot < 1:
+            raise ValueError(f"restarts and eot must be 1 or more, but saw {self.restarts} and {self.eot}")
+        if not 0 <= self.rho <= 1:
+            raise ValueError(f"rho is a share of steps between 0 and 1, but saw {self.rho}")
+        if self.keep not in get_args(Keep):
+            raise ValueError(f"keep must be {' or '.join(get_args(Keep))}, but saw {self.keep!r}")
+
+    def __str__(self) -> str:
+        aim = f"targeted DLR toward {self.targets} classes" if self.targets else str(self.goal)
+        parts = [f"APGD: {self.steps} steps on {aim}", str(self.ball)]
+        if self.restarts > 1:
+            parts.append(f"{self.restarts} restarts")
+        if self.eot > 1:
+            parts.append(f"{self.eot} passes per gradient")
+        parts.append(f"the {'first' if self.keep == 'fooled' else 'last'} misclassified iterate counts")
+        return ", ".join(parts)
+
+    def __call__(self, model: nn.Module, x: Images, y: Labels, seed: int = 0) -> Images:
+        return call(self, model, x, y, seed)
+
+    def at(self, eps: Radius, step: Radius | None = None) -> "APGD":
+        """Another radius. The step follows from it: one that is given is not used."""
+        return replace(self, ball=self.ball.at(eps))
+
+    def allows(self, x: Images, x_adv: Images) -> Mask:
+        return inside(self.ball, x, x_adv)
+
+    def notes(self, k: int) -> tuple[str, ...]:
+        if not self.targets:
+            return self.goal.notes(k) if hasattr(self.goal, "notes") else ()
+        few = f"the targeted DLR of APGD-T needs 4 classes and there are {k}: z_target - z_label is climbed instead"
+        return (few,) if k < 4 else ()
+
+    def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
+        with contained(noise):
+            return toward_targets(self, model, x, y, noise) if self.targets else away(self, model, x, y, noise)
+
+
+def checkpoints(steps: int) -> tuple[int, ...]:
+    """After which steps progress is judged: a window of 22 % of them, each next one 3 % shorter, but at least 6 %."""
+    window, shorter, least = (max(int(share * steps), 1) for share in (0.22, 0.03, 0.06))
+    points, at = [], window
+    while at <= steps:
+        points.append(at)
+        window = max(window - shorter, least)
+        at += window
+    return tuple(points)
+
+
+@contextmanager
+def contained(noise: Noise) -> Iterator[None]:
+    """A model that draws from torch's generators draws the same again, and leaves them as they were."""
+    device = noise.ids.device
+    seed = int(noise.fork("passes").words((1,)).sum())
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.default_generator.manual_seed(seed)
+        if device.type == "cuda":  # not checked: no such device was at hand
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
+        yield
+
+
+def away(attack: APGD, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
+    """From the label to anything else, or wherever the goal leads."""
+    case = Case(attack.goal, attack.goal.bind(model, x, y), x, y, attack.ball, noise)
+    found = nobody(x, y)._replace(forwards=len(x) * attack.goal.clean_forwards)
+    if attack.keep == "fooled":
+        seen = look(model, case.goal, x, case.bound, attack.eot, climbing=False)
+        wrong = ~seen.broken & case.goal.reached(seen.z, y, *case.bound)
+        forwards = found.forwards + len(x) * attack.eot
+        found = outcome(x.clone(), wrong, torch.zeros_like(y), forwards, 0, seen.trouble)
+    return all_runs(attack, model, case, None, found)
+
+
+def toward_targets(attack: APGD, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
+    """Toward the classes that the clean image ranks highest."""
+    seen = look(model, CE(), x, (y,), attack.eot, climbing=False)
+    wrong = ~seen.broken & mistaken(seen.z, y) if attack.keep == "fooled" else torch.zeros_like(seen.broken)
+    found = outcome(x.clone(), wrong, torch.zeros_like(y), len(x) * attack.eot, 0, seen.trouble)
+    ranked = other_logits(seen.z, y).topk(min(attack.targets, seen.z.shape[1] - 1), dim=1).indices
+    return all_runs(attack, model, Case(attack.goal, (y,), x, y, attack.ball, noise), ranked, found)
+
+
+def all_runs(attack: APGD, model: nn.Module, case: Case, ranked: Ranked | None, found: Outcome) -> Outcome:
+    """Every target and restart on what is not fooled. When few are left, several runs share their passes."""
+    total = attack.restarts * (1 if ranked is None else ranked.shape[1])
+    number, run = 0, run_l1 if isinstance(attack.ball, L1) else run_momentum
+    while number < total:
+        rows = rows_of(~found.fooled)
+        if len(rows) == 0:
+            break
+        count = abreast(total - number, len(rows), max(attack.room, len(case.x)))
+        more = run(attack, model, side_by_side(attack, case, ranked, rows, number, count))
+        found = in_order(found, rows, more, number, attack.steps)
+        number += count
+    return found
+
+
+def side_by_side(attack: APGD, case: Case, ranked: Ranked | None, rows: Rows, number: int, count: int) -> Case:
+    """The case of `rows` in the runs from `number` on, one run behind the other."""
+    runs = torch.arange(number, number + count, device=rows.device).repeat_interleave(len(rows))
+    here = pick_rows(case, rows.repeat(count))
+    if ranked is not None:
+        target = ranked[rows.repeat(count), runs // attack.restarts]
+        here = replace(here, goal=TargetedDLR(target), bound=(here.y, target))
+    return replace(here, noise=here.noise.fork("start", runs))
+
+
+def in_order(found: Outcome, rows: Rows, more: Outcome, number: int, steps: int) -> Outcome:
+    """What is known after runs that were made side by side, as if they had been made one after the other."""
+    found = found._replace(forwards=found.forwards + more.forwards, backwards=found.backwards + more.backwards)
+    for place, first in enumerate(range(0, len(more.fooled), len(rows))):
+        still = rows_of(~found.fooled[rows])
+        part = pick_outcome(more, first + still)._replace(forwards=0, backwards=0)
+        found = then(found, rows[still], part, (number + place) * steps)
+    return found
+
+
+def run_momentum(attack: APGD, model: nn.Module, case: Case) -> Outcome:
+    """One run in Linf or L2, from a random point of the ball's edge."""
+    x, draw = case.x, case.noise
+    if isinstance(case.ball, Linf):
+        u = 2 * draw.uniform(tuple(x.shape[1:]), x.dtype) - 1
+        u /= column(u.flatten(1).abs().amax(dim=1), u)
+    else:
+        u = unit(draw.normal(tuple(x.shape[1:]), x.dtype))
+    start = (x + column(case.ball.eps, x) * u).clamp(0, 1)
+    plan = Plan(attack.steps, checkpoints(attack.steps), attack.eot, leave=attack.keep == "fooled")
+    return climb(model, case, start, halving(case, attack.rho), plan)
+
+
+def run_l1(attack: APGD, model: nn.Module, case: Case) -> Outcome:
+    """One run in L1: in a ball three times as large, then twice, then the ball, each from the projected best before."""
+    x, everyone = case.x, torch.arange(len(case.x), device=case.x.device)
+    eps = column(case.ball.eps, x).view(-1).expand(len(x))
+    found, begun = nobody(x + case.noise.normal(tuple(x.shape[1:]), x.dtype), case.y), 0
+    for times, steps in phases(attack.steps):
+        start = onto_ball_and_box(x, found.x_adv - x, times * eps)
+        plan = Plan(steps, checks(steps), attack.eot, leave=attack.keep == "fooled", counts=times == 1)
+        more = climb(model, case, start, sparse(x, start, times * eps), plan)
+        found, begun = then(found, everyone, more, begun), begun + steps
+    return found
+
+
+def nobody(x: Images, y: Labels) -> Outcome:
+    """Nothing was tried and nobody is fooled."""
+    return outcome(x, torch.zeros_like(y, dtype=torch.bool), y, 0, 0)
+
+
+def then(found: Outcome, rows: Rows, more: Outcome, begun: int) -> Outcome:
+    """What is known after one more run on `rows`, of the same attack, which took `begun` steps before."""
+    step = torch.where(more.fooled, more.step + begun, NEVER)
+    return after(found, rows, more._replace(step=step), 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Halving:
+    """The pace of Linf and L2: momentum, and a step that halves where progress stalls."""
+
+    x: Images
+    ball: Ball
+    box: tuple[Tensor, ...]  # for Linf: the smallest and the largest legal pixels
+    rho: float
+    step: PerExample
+    before: Images | None  # the point before the current one
+    score: PerExample  # of the current point
+    rises: Labels  # of the score, since the last checkpoint
+    checked: PerExample  # the best score at the last checkpoint
+    halved: Mask  # whether the step was halved then
+
+    def legal(self, at: Images) -> Images:
+        if self.box:
+            return at.clamp_(*self.box)
+        return (self.x + self.ball.project(at - self.x)).clamp_(0, 1)
+
+    def moved(self, at: Images, gradient: Images) -> tuple["Halving", Images]:
+        z = self.legal(torch.addcmul(at, column(self.step, at), self.ball.steepest(gradient)))
+        if self.before is not None:
+            z = self.legal(at.lerp(z, MOMENTUM).add_(at - self.before, alpha=1 - MOMENTUM))
+        return replace(self, before=at), z
+
+    def heard(self, score: PerExample) -> "Halving":
+        return replace(self, score=score, rises=self.rises + (score > self.score))
+
+    def judged(self, window: int, best: Images, best_score: PerExample) -> tuple["Halving", Mask]:
+        halve = (self.rises <= self.rho * window) | (~self.halved & (best_score <= self.checked))
+        step = torch.where(halve, self.step / 2, self.step)
+        return replace(self, step=step, rises=torch.zeros_like(self.rises), checked=best_score, halved=halve), halve
+
+
+def halving(case: Case, rho: float) -> Halving:
+    x, eps = case.x, column(case.ball.eps, case.x)
+    first = torch.full((len(x),), torch.inf, dtype=x.dtype, device=x.device)  # the start's score is not a rise
+    return Halving(
+        x=x,
+        ball=case.ball,
+        box=((x - eps).clamp(min=0), (x + eps).clamp(max=1)) if isinstance(case.ball, Linf) else (),
+        rho=rho,
+        step=(2 * eps).view(-1).expand(len(x)),
+        before=None,
+        score=first,
+        rises=torch.zeros_like(case.y),
+        checked=first,
+        halved=torch.ones_like(case.y, dtype=torch.bool),  # so that (2) cannot hold at the first checkpoint
+    )

@@ -1,0 +1,304 @@
+"""The fast adaptive boundary attack: FAB and FAB-T (Croce and Hein, ICML 2020).
+
+It looks for the nearest mistake. At the point x_t the difference of two logits is linearised; d_t and d_0 are the
+smallest steps from x_t and from the image x onto the hyperplane where it is zero, within the pixel range. Then
+
+    x_{t+1} = clip_[0,1]((1 - α)(x_t + η d_t) + α(x + η d_0)),    α = min(|d_t| / (|d_t| + |d_0|), α_max)
+
+with η > 1 to get across. A misclassified x_t is kept if it is the closest so far, and replaced by x + β(x_t - x).
+
+FAB-T goes after one class at a time, z_t - z_y, the likeliest of the clean output first; FAB after the class whose
+linearised boundary is nearest, which takes K - 1 gradients per step. With a `target`, only its prediction counts, so
+its rival is the largest other logit.
+
+Departure: the paper and the reference implementation take the gradient at x + β(x_t - x), and need another forward
+pass to see whether x_t is misclassified. Here the gradient is taken at x_t, whose logits say it: one look at the model
+per step instead of two. The hyperplane is then that of a point just across the boundary instead of one moved back from
+it by a tenth of the way. On a robust MNIST and a robust CIFAR-10 network that is no loss: the distances found with the
+same number of gradients are 0.3 to 2.6 % smaller on average (Linf and L2, targets of rank 2 and 5).
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, get_args
+
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+
+from leastwise.attacks.active_set import Slope, abreast, ask, pick_rows, picked, rows_of, slope
+from leastwise.attacks.base import BROKEN, FINE, FLAT, NEVER, Keep, Outcome, call
+from leastwise.attacks.fab.hyperplane import dual_norm, step_onto
+from leastwise.attacks.goals import Goal, TargetedMargin, mistaken
+from leastwise.attacks.min_norm.search import Closest, within
+from leastwise.attacks.threats import Ball, Linf, Radius, column, inside
+from leastwise.core.losses import other_logits, true_logit
+from leastwise.core.noise import Noise
+from leastwise.core.types import Images, Labels, Logits, Mask, PerExample, Rows
+
+SMALLEST = 1e-8  # of the two steps' sizes: where both are zero, alpha is a half, cut to alpha_max
+FLATTEST = 1e-12  # added to gradients' sizes: among flat classes the one of the largest logit is nearest
+
+
+@dataclass(frozen=True)
+class FAB:
+    """`targets` classes of the clean output in their order (FAB-T), or, with 0, the nearest at each step (FAB).
+
+    `keep="last"` searches to the end and returns the closest point found, if it is in the ball; with `keep="fooled"`
+    an example leaves at its first misclassified point in the ball. Both fool the same examples. The first of the
+    `restarts` begins at the image, the others at half of the best distance so far or of eps.
+    """
+
+    recipe_name: ClassVar[str] = "FAB"
+
+    ball: Ball = Linf(8 / 255)
+    steps: int = 100
+    targets: int = 9
+    restarts: int = 1
+    alpha_max: float = 0.1
+    eta: float = 1.05
+    beta: float = 0.9
+    keep: Keep = "last"
+    target: Labels | None = field(default=None, compare=False)
+    room: int = field(default=0, compare=False, metadata={"recipe": False})  # rows of a pass, if more than the images
+
+    def __post_init__(self) -> None:
+        if self.steps < 0:
+            raise ValueError(f"an attack needs a number of steps, zero or more, but saw {self.steps}")
+        if self.targets < 0:
+            raise ValueError(f"targets is a number of classes, or 0 for the untargeted attack, but saw {self.targets}")
+        if self.restarts < 1:
+            raise ValueError(f"an attack is run at least once, but saw {self.restarts} restarts")
+        if not 0 <= self.alpha_max <= 1:
+            raise ValueError(f"alpha_max must be between 0 and 1, but saw {self.alpha_max}")
+        if not self.eta >= 1:
+            raise ValueError(f"eta must be at least 1, or no step reaches the boundary, but saw {self.eta}")
+        if not 0 < self.beta <= 1:
+            raise ValueError(f"beta must be above 0 and at most 1, but saw {self.beta}")
+        if self.keep not in get_args(Keep):
+            raise ValueError(f"keep must be {' or '.join(get_args(Keep))}, but saw {self.keep!r}")
+
+    def __str__(self) -> str:
+        name = f"FAB-T toward {self.targets} classes" if self.targets else "FAB"
+        name = name if self.target is None else "FAB toward a target class"
+        runs = "" if self.restarts == 1 else f", {self.restarts} times"
+        counted = "any point in the ball counts" if self.keep == "fooled" else "the closest point counts"
+        return f"{self.steps} steps of {name}{runs}, {self.ball}, {counted}"
+
+    def __call__(self, model: nn.Module, x: Images, y: Labels, seed: int = 0) -> Images:
+        return call(self, model, x, y, seed)
+
+    def at(self, eps: Radius, step: Radius | None = None) -> "FAB":
+        return replace(self, ball=self.ball.at(eps))
+
+    def allows(self, x: Images, x_adv: Images) -> Mask:
+        return inside(self.ball, x, x_adv)
+
+    def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
+        found, step = search(self, model, x, y, noise)
+        return within(found, self.ball, x, step)
+
+    def closest(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Closest:
+        """The nearest mistakes, whether they are in the ball or not."""
+        return search(replace(self, keep="last"), model, x, y, noise)[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Across:
+    """From the label toward one class per example: z_t - z_y. Any mistake counts: the class is only a way there."""
+
+    target: Labels
+
+    @property
+    def clean_forwards(self) -> int:
+        return 0
+
+    def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]:
+        return (y, self.target)
+
+    def score(self, z: Logits, *bound: Tensor) -> PerExample:
+        y, target = bound
+        return true_logit(z, target) - true_logit(z, y)
+
+    def reached(self, z: Logits, y: Labels, *bound: Tensor) -> Mask:
+        return mistaken(z, y)
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What is known of all examples so far; its tensors are written to."""
+
+    x_adv: Images
+    distance: PerExample
+    step: Labels  # gradients taken before the first mistake in the ball
+    trouble: Labels
+    eps: PerExample
+
+    @classmethod
+    def of(cls, x: Images, eps: PerExample) -> "Found":
+        """Nothing yet."""
+        never = torch.full((len(x),), NEVER, device=x.device)
+        return cls(x.clone(), torch.full_like(eps, torch.inf), never, torch.full_like(never, FINE), eps)
+
+    def undecided(self, keep: Keep) -> Mask:
+        return self.distance > (self.eps if keep == "fooled" else 0)
+
+    def add(self, runs: "Found", rows: Rows, keep: Keep, number: int, steps: int) -> None:
+        """What runs of `rows` found that were made side by side, as if they had been made one after the other."""
+        for place, first in enumerate(range(0, len(runs.step), len(rows))):
+            still = rows_of(self.undecided(keep)[rows])
+            run, where = first + still, rows[still]
+            closer = runs.distance[run] < self.distance[where]
+            self.x_adv[where[closer]] = runs.x_adv[run[closer]]
+            self.distance[where[closer]] = runs.distance[run[closer]]
+            new = (runs.step[run] != NEVER) & (self.step[where] == NEVER)
+            self.step[where[new]] = runs.step[run[new]] + (number + place) * steps
+            self.trouble[where] = torch.maximum(self.trouble[where], runs.trouble[run])
+
+    def note(self, front: "Front", wrong: Mask, trouble: Labels, step: int) -> None:
+        """What was seen at the points of the front."""
+        distance = torch.where(wrong, front.ball.norm(front.at - front.x).double(), torch.inf)
+        closer = distance < self.distance[front.rows]
+        self.x_adv[front.rows[closer]] = front.at[closer]
+        self.distance[front.rows[closer]] = distance[closer]
+        first = (distance <= self.eps[front.rows]) & (self.step[front.rows] == NEVER)
+        self.step[front.rows[first]] = step
+        self.trouble[front.rows] = torch.maximum(self.trouble[front.rows], trouble)
+
+
+@dataclass(frozen=True, eq=False)
+class Front:
+    """The examples in search, and where they stand."""
+
+    rows: Rows  # their places in the full batch
+    x: Images
+    y: Labels
+    at: Images
+    goal: Goal | None  # None: whichever class is nearest
+    bound: tuple[Tensor, ...]
+    ball: Ball
+
+    def reached(self, z: Logits) -> Mask:
+        return mistaken(z, self.y) if self.goal is None else self.goal.reached(z, self.y, *self.bound)
+
+
+def search(attack: FAB, model: nn.Module, x: Images, y: Labels, noise: Noise) -> tuple[Closest, Labels]:
+    """Every target and restart on those undecided: the closest mistakes, and the gradients taken to reach the ball."""
+    if attack.target is not None and len(attack.target) != len(x):
+        raise ValueError(f"there must be one target per example, but saw {len(attack.target)} for {len(x)}")
+    z, finite = ask(model, x)
+    wrong = finite & (mistaken(z, y) if attack.target is None else ~mistaken(z, attack.target))
+    found = Found.of(x, torch.as_tensor(attack.ball.eps, dtype=torch.float64, device=x.device).expand(len(x)))
+    found.distance[wrong], found.step[wrong], found.trouble[~finite] = 0, 0, BROKEN
+    ranked = None if attack.target is not None or attack.targets == 0 else most_likely(attack.targets, z, y)
+    forwards, backwards, number = len(x), 0, 0
+    total = attack.restarts * (1 if ranked is None else ranked.shape[1])
+    while number < total:
+        rows = rows_of(found.undecided(attack.keep))
+        if len(rows) == 0:
+            break
+        # A restart begins at what the runs before it have found, so it cannot be made beside them.
+        waiting = total - number if attack.restarts == 1 else 1
+        count = abreast(waiting, len(rows), max(attack.room, len(x)))
+        front = side_by_side(attack, model, x, y, ranked, rows, number, count)
+        own = Found.of(front.x, found.eps[rows.repeat(count)])
+        if number % attack.restarts > 0:
+            own.distance.copy_(found.distance[rows])
+            front = replace(front, at=random_start(front, own, noise.pick(rows).fork("start", number)))
+        passes = descend(attack, model, front, own)
+        found.add(own, rows, attack.keep, number, attack.steps)
+        forwards, backwards, number = forwards + passes[0], backwards + passes[1], number + count
+    return Closest(found.x_adv, found.distance, forwards, backwards, found.trouble), found.step
+
+
+def most_likely(targets: int, z: Logits, y: Labels) -> Int[Tensor, "b t"]:
+    return other_logits(z, y).topk(min(targets, z.shape[1] - 1), dim=1).indices
+
+
+def side_by_side(
+    attack: FAB,
+    model: nn.Module,
+    x: Images,
+    y: Labels,
+    ranked: Int[Tensor, "b t"] | None,
+    rows: Rows,
+    number: int,
+    count: int,
+) -> Front:
+    """The examples `rows` at the image, in the runs from `number` on, one run behind the other."""
+    places = rows.repeat(count)
+    runs = torch.arange(number, number + count, device=rows.device).repeat_interleave(len(rows))
+    goal: Goal | None = None
+    if attack.target is not None:
+        goal = TargetedMargin(attack.target[places])
+    elif ranked is not None:
+        goal = Across(ranked[places, runs // attack.restarts])
+    x, y = x[places], y[places]
+    bound = () if goal is None else goal.bind(model, x, y)
+    return Front(torch.arange(len(x), device=x.device), x, y, x, goal, bound, pick_rows(attack.ball, places))
+
+
+def random_start(front: Front, found: Found, noise: Noise) -> Images:
+    """A random start, at half of eps from the image, or of the best distance if that is smaller."""
+    direction = front.ball.at(1.0).sample(front.x, noise)
+    reach = torch.minimum(found.distance[front.rows], found.eps[front.rows]) / 2
+    return (front.x + column(reach / front.ball.norm(direction), direction) * direction).clamp_(0, 1)
+
+
+def descend(attack: FAB, model: nn.Module, front: Front, found: Found) -> tuple[int, int]:
+    """One run of all steps. Returns its forward and backward passes."""
+    forwards = backwards = 0
+    for t in range(attack.steps):
+        seen, gradients = look(model, front)
+        forwards, backwards = forwards + len(front.rows), backwards + gradients * len(front.rows)
+        wrong = ~seen.broken & front.reached(seen.z)
+        found.note(front, wrong, seen.trouble, t)
+        stay = found.undecided(attack.keep)[front.rows]
+        if not bool(stay.all()):
+            rows = rows_of(stay)
+            front, seen, wrong = pick_rows(front, rows), Slope(*picked(tuple(seen), rows)), wrong[rows]
+        if len(front.rows) == 0:
+            return forwards, backwards
+        front = replace(front, at=advance(attack, front, seen, wrong))
+    z, finite = ask(model, front.at)
+    found.note(front, finite & front.reached(z), torch.where(finite, FINE, BROKEN), attack.steps)
+    return forwards + len(front.rows), backwards
+
+
+def advance(attack: FAB, front: Front, seen: Slope, wrong: Mask) -> Images:
+    """The equation above."""
+    back = torch.lerp(front.x, front.at, column(1 - (1 - attack.beta) * wrong.to(front.x.dtype), front.x))
+    points, w = torch.stack((back, front.x)).flatten(2), seen.gradient.flatten(1)
+    score = torch.where(seen.broken, 0, seen.score)
+    moves = step_onto(front.ball, points, w, score + (points - front.at.flatten(1)).mul_(w).sum(dim=2))
+    size = front.ball.norm(moves.view(-1, *front.x.shape[1:])).view(2, -1).clamp_min(SMALLEST)
+    alpha = (size[0] / size.sum(dim=0)).clamp(max=attack.alpha_max).to(w.dtype)
+    near_point, near_image = points.add_(moves, alpha=attack.eta)
+    return torch.lerp(near_point, near_image, alpha.unsqueeze(1)).clamp_(0, 1).view_as(front.x)
+
+
+def look(model: nn.Module, front: Front) -> tuple[Slope, int]:
+    """The linearised boundary to follow, and how many gradients it took."""
+    if front.goal is None:
+        return nearest(model, front.ball, front.at, front.y)
+    return slope(model, front.goal, front.at, front.bound), 1
+
+
+def nearest(model: nn.Module, ball: Ball, at: Images, y: Labels) -> tuple[Slope, int]:
+    """z_j - z_y of the class j whose linearised boundary is nearest: |z_j - z_y| over the gradient's dual norm."""
+    at = at.detach().requires_grad_()
+    with torch.enable_grad():
+        z = model(at)
+    finite, k = z.detach().isfinite().all(dim=1), z.shape[1]
+    gradient, score = torch.zeros_like(at), torch.zeros_like(z.detach()[:, 0])
+    distance, trouble = torch.full_like(score, torch.inf), torch.full_like(y, BROKEN)
+    for j in range(k - 1):
+        with torch.enable_grad():
+            difference = true_logit(z, j + (y <= j).to(y.dtype)) - true_logit(z, y)  # the j-th class but the label
+        (w,) = torch.autograd.grad(difference.sum(), at, retain_graph=j < k - 2)
+        size = dual_norm(ball, w.flatten(1))
+        there = difference.detach().abs() / (size + FLATTEST)
+        closer = finite & size.isfinite() & (there < distance)
+        distance, score = torch.where(closer, there, distance), torch.where(closer, difference.detach(), score)
+        gradient = torch.where(closer.view(-1, 1, 1, 1), w, gradient)
+        trouble = torch.where(closer, torch.where(size == 0, FLAT, FINE), trouble)
+    return Slope(z.detach(), score, gradient, trouble), k - 1

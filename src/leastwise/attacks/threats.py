@@ -1,0 +1,213 @@
+"""Threat models: the set of perturbations an attacker may use, as three small operations.
+
+`eps` is one number, or one per example (what class-wise radii need: `attack.at(eps[y])`).
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from leastwise.core.noise import Noise
+from leastwise.core.types import Images, Mask, PerExample, Rows
+
+Radius = float | PerExample
+
+TOLERANCE = 1e-6  # rounding that a point may be outside its ball (relative to eps above 1) or the pixel range by
+
+
+@runtime_checkable
+class Ball(Protocol):
+    @property
+    def eps(self) -> Radius: ...
+    def sample(self, x: Images, noise: Noise) -> Images:
+        """A uniformly drawn perturbation."""
+        ...
+
+    def project(self, d: Images) -> Images:
+        """The nearest perturbation inside the ball."""
+        ...
+
+    def steepest(self, g: Images) -> Images:
+        """The direction of unit size along which a linear function with gradient g grows fastest."""
+        ...
+
+    def norm(self, d: Images) -> PerExample: ...
+    def at(self, eps: Radius) -> "Ball":
+        """The same shape with another radius."""
+        ...
+
+
+@dataclass(frozen=True)
+class Linf:
+    """Every pixel may move by eps."""
+
+    recipe_name: ClassVar[str] = "Linf"
+
+    eps: Radius
+
+    def __str__(self) -> str:
+        return f"Linf eps {shown(self.eps)}"
+
+    def __post_init__(self) -> None:
+        check_radius(self.eps)
+
+    def sample(self, x: Images, noise: Noise) -> Images:
+        return column(self.eps, x) * (2 * noise.uniform(tuple(x.shape[1:]), x.dtype) - 1)
+
+    def project(self, d: Images) -> Images:
+        if isinstance(self.eps, Tensor):
+            limit = column(self.eps, d)
+            return d.clamp(-limit, limit)
+        return d.clamp(-self.eps, self.eps)  # numbers are faster than tensors
+
+    def steepest(self, g: Images) -> Images:
+        return g.sign()
+
+    def norm(self, d: Images) -> PerExample:
+        return d.flatten(1).abs().amax(dim=1)
+
+    def at(self, eps: Radius) -> "Linf":
+        return replace(self, eps=eps)
+
+
+@dataclass(frozen=True)
+class L2:
+    """The Euclidean length of the perturbation is at most eps."""
+
+    recipe_name: ClassVar[str] = "L2"
+
+    eps: Radius
+
+    def __str__(self) -> str:
+        return f"L2 eps {shown(self.eps)}"
+
+    def __post_init__(self) -> None:
+        check_radius(self.eps)
+
+    def sample(self, x: Images, noise: Noise) -> Images:
+        direction = unit(noise.fork("direction").normal(tuple(x.shape[1:]), x.dtype))
+        # The volume within radius r grows as r^d, so a uniform draw has radius u^(1/d).
+        radius = noise.fork("radius").uniform((1, 1, 1), x.dtype) ** (1 / math.prod(x.shape[1:]))
+        return column(self.eps, x) * radius * direction
+
+    def project(self, d: Images) -> Images:
+        length = self.norm(d).clamp_min(torch.finfo(d.dtype).tiny)
+        return d * column((self.eps / length).clamp(max=1), d)
+
+    def steepest(self, g: Images) -> Images:
+        return unit(g)
+
+    def norm(self, d: Images) -> PerExample:
+        # In float64: over the 150,528 pixels of an ImageNet picture float32 rounding would exceed the tolerance.
+        return torch.linalg.vector_norm(d.flatten(1), dim=1, dtype=torch.float64)
+
+    def at(self, eps: Radius) -> "L2":
+        return replace(self, eps=eps)
+
+
+@dataclass(frozen=True)
+class L1:
+    """The absolute values of the perturbation add up to at most eps.
+
+    The steepest direction moves one pixel alone, which takes as many steps as there are pixels to move. As in the
+    sparse descent of Tramèr and Boneh (NeurIPS 2019), a step is shared by the largest entries of the gradient, a
+    `share` of them; the smallest share is the one pixel.
+    """
+
+    recipe_name: ClassVar[str] = "L1"
+
+    eps: Radius
+    share: float = 0.01
+
+    def __str__(self) -> str:
+        return f"L1 eps {shown(self.eps)}"
+
+    def __post_init__(self) -> None:
+        check_radius(self.eps)
+        if not 0 <= self.share <= 1:
+            raise ValueError(f"the share of pixels that a step moves must be between 0 and 1, but saw {self.share}")
+
+    def sample(self, x: Images, noise: Noise) -> Images:
+        # Exponential variables over their sum and one more are uniform in the simplex; signs spread them to the ball.
+        size = math.prod(x.shape[1:])
+        weight = -noise.fork("simplex").uniform((size + 1,), x.dtype).log()
+        sign = noise.fork("sign").uniform((size,), x.dtype).sub(0.5).sign()
+        return column(self.eps, x) * (sign * weight[:, 1:] / weight.sum(dim=1, keepdim=True)).view(x.shape)
+
+    def project(self, d: Images) -> Images:
+        """Shrink all entries by the same amount, down to zero, until the sum fits (Duchi et al., ICML 2008).
+
+        Adding d to an image rounds every pixel, and these errors add up: the target is smaller by as much.
+        """
+        size = d.flatten(1).abs().double()
+        pixels = size.shape[1]
+        eps = torch.as_tensor(self.eps, dtype=torch.float64, device=d.device).view(-1, 1)
+        target = torch.maximum(eps - pixels * torch.finfo(d.dtype).eps / 4, eps / 2)
+        ordered = size.sort(dim=1, descending=True).values
+        counts = torch.arange(1, pixels + 1, dtype=torch.float64, device=d.device)
+        excess = (ordered.cumsum(dim=1) - target) / counts
+        kept = (ordered > excess).sum(dim=1, keepdim=True).clamp_min(1)
+        shrink = torch.where(size.sum(dim=1, keepdim=True) > eps, excess.gather(1, kept - 1).clamp_min(0), 0)
+        return (d.flatten(1).sign() * (size - shrink).clamp_min(0).to(d.dtype)).view(d.shape)
+
+    def steepest(self, g: Images) -> Images:
+        size = g.flatten(1).abs()
+        moved = max(1, round(self.share * size.shape[1]))
+        where = size.topk(moved, dim=1).indices
+        step = torch.zeros_like(size).scatter(1, where, 1 / moved)
+        return (step * g.flatten(1).sign()).view(g.shape)
+
+    def norm(self, d: Images) -> PerExample:
+        return d.flatten(1).abs().sum(dim=1, dtype=torch.float64)
+
+    def at(self, eps: Radius) -> "L1":
+        return replace(self, eps=eps)
+
+
+def unit(g: Images) -> Images:
+    """Scaled to length one; a zero gradient stays zero.
+
+    Dividing by the largest entry first keeps tiny gradients from vanishing when they are squared.
+    """
+    tiny = torch.finfo(g.dtype).tiny
+    g = g / column(g.flatten(1).abs().amax(dim=1).clamp_min(tiny), g)
+    return g / column(torch.linalg.vector_norm(g.flatten(1), dim=1).clamp_min(tiny), g)
+
+
+def column(value: Radius, x: Images) -> Tensor:
+    """A number, or one per example, in a form that multiplies a batch of images."""
+    if isinstance(value, Tensor):
+        return value.to(x.dtype).view(-1, 1, 1, 1)
+    return torch.tensor(value, dtype=x.dtype, device=x.device)
+
+
+def step_(d: Images, step: Radius, direction: Images) -> Images:
+    """d + step · direction, in place and in one pass."""
+    return d.addcmul_(column(step, d), direction) if isinstance(step, Tensor) else d.add_(direction, alpha=step)
+
+
+def shown(value: Radius) -> str:
+    return f"{value:.4g}" if not isinstance(value, Tensor) else f"{value.min():.4g} to {value.max():.4g}"
+
+
+def pick(value: Radius, rows: Rows) -> float | Float[Tensor, " n"]:
+    """The radius (or step) of some of the examples."""
+    return value[rows] if isinstance(value, Tensor) else value
+
+
+def check_radius(eps: Radius) -> None:
+    ok = bool((eps >= 0).all() and eps.isfinite().all()) if isinstance(eps, Tensor) else eps >= 0 and math.isfinite(eps)
+    if not ok:
+        raise ValueError(f"eps must be a finite number, zero or more, in pixel units such as 8/255, but saw {eps}")
+
+
+def inside(ball: Ball, x: Images, x_adv: Images) -> Mask:
+    """Which points are legal: within eps of their image and within [0, 1], up to rounding."""
+    eps = torch.as_tensor(ball.eps, dtype=torch.float64, device=x.device)
+    pixels = x_adv.flatten(1)
+    near = ball.norm(x_adv - x) <= eps + TOLERANCE * eps.clamp_min(1)
+    return near & (pixels.amin(dim=1) >= -TOLERANCE) & (pixels.amax(dim=1) <= 1 + TOLERANCE)

@@ -1,0 +1,23 @@
+"""Attacking a data set and writing down, image by image, what happened: evidence, and signs that it misleads.
+
+Here is what one audit computes. Doing it in shards, going on after a crash and using several machines is
+`leastwise.jobs`; tables and pages are `leastwise.report`.
+"""
+
+from typing import TYPE_CHECKING
+
+from leastwise.core.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from leastwise.audit.auditor import Auditor, audit, make_auditor
+    from leastwise.audit.evidence import Evidence, load
+
+__all__ = ["Auditor", "Evidence", "audit", "load", "make_auditor"]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "auditor": "Auditor audit make_auditor",
+        "evidence": "Evidence load",
+    },
+)

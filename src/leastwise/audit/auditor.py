@@ -1,0 +1,340 @@
+"""audit(model, data, conditions) -> Evidence: run every condition on every example and write down what happened."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+from leastwise.attacks.base import BROKEN, Attack, Clean, Outcome, notes, uses_gradients
+from leastwise.attacks.cost import Passes, most_passes
+from leastwise.audit.evidence import Evidence, Record, join, record
+from leastwise.core.counts import Tally
+from leastwise.core.noise import Noise, shuffled
+from leastwise.core.recipe import canonical, key
+from leastwise.core.types import Images, Labels, Logits
+from leastwise.data.dataset import Batch, Dataset
+from leastwise.models.classifier import Classifier, backward_bytes, inference, wrap
+from leastwise.models.fast.prepare import ORIGINAL, Form, Prepared, in_form, prepare
+from leastwise.models.preflight import preflight
+
+MOST_IMAGES, MOST_BYTES = 1000, 1 << 30  # of a batch whose size nobody chose: images, and memory for their gradients
+PREFLIGHT_IMAGES = 100
+TELL_EVERY = 1.0  # seconds of a batch between two words on it
+TRIAL_FROM = 2000  # attacked images (summed over conditions) from which timing the forms of a model is worth it
+
+Conditions = tuple[tuple[str, Attack], ...]
+
+
+@dataclass(frozen=True)
+class AuditRecipe:
+    """What determines the evidence: hashes of model and data, the conditions, the seed and the size of the shards."""
+
+    recipe_name: ClassVar[str] = "AuditRecipe"
+
+    model: str
+    data: str
+    conditions: Conditions
+    seed: int
+    shard: int  # images; all conditions of a shard are attacked before the next, in an order drawn from the seed
+    images: bool = False  # whether the attacked images are kept, and looked at again in 8 bits
+
+
+class Ready(NamedTuple):
+    """The form of the model that attacks will use."""
+
+    prepared: Prepared
+
+
+class AtMost(NamedTuple):
+    """Before the first shard: how long all of it takes if no image falls early; None if an attack's cost is unknown."""
+
+    seconds: float | None
+
+
+class Planned(NamedTuple):
+    """After the first shard: how long all of it takes, and how much of it fits into the time there is."""
+
+    shards: int
+    fit: int
+    seconds: float  # of all shards
+    over: bool = False  # whether the first shard alone took longer than there was time
+
+
+class Step(NamedTuple):
+    """Progress: one batch under one condition is done."""
+
+    condition: str
+    fraction: float  # of the whole audit
+    so_far: Tally  # all batches of this condition
+
+
+class Meanwhile(NamedTuple):
+    """Progress inside a batch that takes long: at least so much is done, for few images need all passes."""
+
+    condition: str
+    fraction: float  # of the whole audit
+
+
+Watch = Callable[[Ready | AtMost | Planned | Step | Meanwhile], None]
+Kept = Callable[[int, Labels, Images], None]  # number of the batch in its shard, ids, attacked images
+Heard = Callable[[float, Tally | None], None]  # images done, and what was found in them; nothing yet inside a batch
+
+
+@dataclass(frozen=True, eq=False)
+class Auditor:
+    """A checked model, data set and recipe, and the manifest choices that are not part of the recipe."""
+
+    model: Classifier
+    recipe: AuditRecipe
+    batch_size: int
+    device: str
+    warnings: tuple[str, ...] = ()  # of the preflight; they go into the evidence
+
+    @property
+    def key(self) -> str:
+        return key(self.recipe)
+
+    def prepared(self, data: Dataset, form: Form | None = None) -> Prepared:
+        """The model as attacks will use it: in the given form, or in the fastest one if there is enough to do.
+
+        Whether a trial is worth its seconds is decided by counts, never by the clock.
+        """
+        first = data.batch(np.arange(min(len(data), self.batch_size))).x.to(self.device)
+        attacks = sum(uses_gradients(attack) for _, attack in self.recipe.conditions)
+        if not self.model.gradients or not attacks or (form is None and len(data) * attacks < TRIAL_FROM):
+            form = ORIGINAL
+        return in_form(self.model, ORIGINAL, first) if form == ORIGINAL else prepare(self.model, first, form)
+
+    def shards(self, data: Dataset) -> list["np.ndarray"]:
+        """Positions of the examples, shard by shard. The order is random, so that every shard is like the whole."""
+        order = shuffled(torch.from_numpy(data.ids), self.recipe.seed, "shards").numpy()
+        size = self.recipe.shard
+        shards = [order[i : i + size] for i in range(0, len(order), size)]
+        return [positions[np.argsort(data.ids[positions])] for positions in shards]
+
+    def part(self, data: Dataset, watch: Watch = lambda event: None, form: Form | None = None) -> Evidence:
+        """The evidence of some of the recipe's examples; parts merge with `+`."""
+        conditions, shards = self.recipe.conditions, self.shards(data)
+        records = {}
+        with inference(self.model):
+            prepared = self.prepared(data, form)
+            watch(Ready(prepared))
+            for number, (name, _) in enumerate(conditions):
+
+                def share(done: float, so_far: Tally | None, name: str = name, number: int = number) -> None:
+                    fraction = (number + done / len(data)) / len(conditions)
+                    watch(Meanwhile(name, fraction) if so_far is None else Step(name, fraction, so_far))
+
+                def pieces(
+                    name: str = name, heard: Heard = share, so_far: Tally = Tally.empty(data.k)
+                ) -> Iterator[Record]:
+                    for positions in shards:
+                        found = self.piece(name, data, positions, prepared.model, so_far, heard)
+                        so_far = so_far + tallied(data, positions, found)
+                        yield found
+
+                records[name] = assembled(pieces(), data, shards)
+        return self.evidence(data, records)
+
+    def evidence(self, data: Dataset, records: Mapping[str, Record]) -> Evidence:
+        order = np.argsort(data.ids)
+        labels = data.labels[order].astype(np.int32)
+        recipe = canonical(self.recipe)
+        return Evidence(data.ids[order], labels, data.names, records, recipe, data.groups, self.warnings)
+
+    def piece(
+        self,
+        name: str,
+        data: Dataset,
+        positions: "np.ndarray",
+        crafted_on: Classifier,
+        before: Tally,
+        heard: Heard,
+        kept: Kept = lambda number, ids, x_adv: None,
+    ) -> Record:
+        """One condition on one shard; `before` is what earlier shards found. `kept` gets the images of every batch."""
+        attack = dict(self.recipe.conditions)[name]
+        most = most_passes(attack, data.k)
+
+        def meanwhile(done: int, images: float) -> None:
+            heard(done + images, None)
+
+        def batches(so_far: Tally = before) -> Iterator[Record]:
+            for number, batch in enumerate(data.batches(self.batch_size, positions)):
+                x, y, ids = Batch(*(part.to(self.device) for part in batch))
+                with told_meanwhile(crafted_on, most, len(y), partial(meanwhile, int(so_far.n.sum()))):
+                    z, outcome = self.attacked(name, attack, x, y, ids, crafted_on)
+                check_finite(z, outcome, y, name, data.names)
+                so_far = so_far + Tally.count(y, z.argmax(dim=1) == y, data.k)
+                if self.recipe.images:
+                    kept(number, ids, outcome.x_adv)
+                yield record(z, y, x, outcome, self.in_8_bits(outcome.x_adv) if self.recipe.images else None)
+                heard(float(so_far.n.sum()), so_far)
+
+        return join(batches(), len(positions))
+
+    def in_8_bits(self, x_adv: Images) -> Logits:
+        with torch.no_grad():
+            return self.model((255 * x_adv).round() / 255)
+
+    def attacked(
+        self, name: str, attack: Attack, x: Images, y: Labels, ids: Labels, crafted_on: Classifier
+    ) -> tuple[Logits, Outcome]:
+        """The outcome, and the logits of the model as given at the points the attack returned.
+
+        It predicts there afresh: what is reported was re-checked.
+        """
+        if isinstance(attack, Clean):  # the check is the whole condition: one pass is enough
+            with torch.no_grad():
+                z = self.model(x)
+            return z, attack.seen(z, x, y)
+        # One purpose for all conditions: common random numbers make their differences less noisy.
+        outcome = attack.run(crafted_on, x, y, Noise(self.recipe.seed, ids, "/audit"))
+        if not bool(attack.allows(x, outcome.x_adv).all()):
+            raise RuntimeError(f"{name} left its threat model: this is a fault of the attack, not of your model")
+        with torch.no_grad():
+            return self.model(outcome.x_adv), outcome
+
+
+def make_auditor(
+    model: nn.Module,
+    data: Dataset,
+    conditions: Conditions,
+    seed: int = 0,
+    batch_size: int = 0,
+    device: str = "cpu",
+    force: bool = False,
+    shard: int = 0,
+    images: bool = False,
+) -> Auditor:
+    """Check everything that can be checked before time is spent. The model is moved to `device`.
+
+    `force` turns refusals that a user may know better about into warnings, which stay with the evidence. A batch size
+    of 0 is the usual one.
+    """
+    if len(data) == 0:
+        raise ValueError("there is nothing to audit: the data set has no examples")
+    if data.k < 2:
+        raise ValueError("an audit needs at least two classes, but the data set has one: there is nothing to confuse")
+    if batch_size < 0:
+        raise ValueError(f"the batch size must be 1 or more, or 0 for the usual one, but saw {batch_size}")
+    if shard < 0:
+        raise ValueError(f"a shard needs 1 image or more, or 0 for the usual number, but saw {shard}")
+    names = [name for name, _ in conditions]
+    if not names or len(set(names)) != len(names):
+        raise ValueError(f"an audit needs conditions with different names, but saw {', '.join(names) or 'none'}")
+    classifier = wrap(model, data.k).to(device)
+    # Spread over the data, so that a set sorted by class shows more than its first class.
+    n = min(PREFLIGHT_IMAGES, batch_size or PREFLIGHT_IMAGES)
+    some = data.batch(np.unique(np.linspace(0, len(data) - 1, n).astype(np.int64)))
+    needs_gradients = any(uses_gradients(attack) for _, attack in conditions)
+    warnings = preflight(classifier, some.x.to(device), data.k, needs_gradients, y=some.y.to(device), force=force)
+    warnings += tuple(f"{name}: {note}" for name, attack in conditions for note in notes(attack, data.k))
+    usual = usual_batch(classifier, some.x[:2].to(device))
+    recipe = AuditRecipe(
+        classifier.digest(), data.digest(), conditions, seed, shard or usual_shard(data.k, usual), images
+    )
+    return Auditor(classifier, recipe, batch_size or usual, device, warnings)
+
+
+def at_most(auditor: Auditor, data: Dataset, crafted_on: Classifier) -> AtMost:
+    """From the passes that attacks make at most and the time of one batch, forward and backward."""
+    passes = [most_passes(attack, data.k) for _, attack in auditor.recipe.conditions]
+    known = [one for one in passes if one is not None]
+    if len(known) < len(passes):
+        return AtMost(None)
+    x = data.batch(np.arange(min(len(data), auditor.batch_size))).x.to(auditor.device)
+    backwards = sum(one.backwards for one in known)
+    begun = time.monotonic()
+    with torch.set_grad_enabled(backwards > 0):
+        z = crafted_on(x.requires_grad_(backwards > 0))
+    forward = time.monotonic() - begun
+    if backwards:
+        torch.autograd.grad(z.sum(), x)
+    backward = time.monotonic() - begun - forward
+    each = sum(one.forwards for one in known) * forward + backwards * backward
+    return AtMost(each / len(x) * len(data))
+
+
+@contextmanager
+def told_meanwhile(
+    model: Classifier, most: Passes | None, images: int, heard: Callable[[float], None]
+) -> Iterator[None]:
+    """While a batch is attacked, now and then: how many of its images the passes so far are enough for."""
+    seen, said = 0, time.monotonic()
+
+    def count(_: nn.Module, given: tuple[Images, ...]) -> None:
+        nonlocal seen, said
+        seen, now = seen + len(given[0]), time.monotonic()
+        if most is not None and now - said >= TELL_EVERY:
+            heard(min(seen / most.forwards, float(images)))
+            said = now
+
+    hook = model.register_forward_pre_hook(count)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def tallied(data: Dataset, positions: "np.ndarray", found: Record) -> Tally:
+    y = data.labels[positions]
+    return Tally.count(torch.from_numpy(y), torch.from_numpy(found.predicted == y), data.k)
+
+
+def assembled(pieces: Iterable[Record], data: Dataset, shards: Sequence["np.ndarray"]) -> Record:
+    """One condition on all examples, in the order of their ids, from its pieces in the order of the shards."""
+    positions = np.concatenate(shards)
+    return join(pieces, len(positions), np.argsort(data.ids[positions]))
+
+
+def usual_shard(k: int, batch: int) -> int:
+    """Images of a shard: ten batches, a thousand images at most; but twice the classes, for its sums are by class."""
+    return max(min(MOST_IMAGES, 10 * batch), 2 * k)
+
+
+def usual_batch(model: Classifier, some: Images) -> int:
+    """As many images as fit into the memory that a batch may take, at most a thousand.
+
+    Large batches suit small networks, and more so when most examples have left them.
+    """
+    with inference(model):
+        each = backward_bytes(model, some) // len(some)
+    return max(1, min(MOST_IMAGES, MOST_BYTES // max(1, each)))
+
+
+def audit(
+    model: nn.Module,
+    data: Dataset,
+    conditions: Conditions,
+    seed: int = 0,
+    batch_size: int = 0,
+    device: str = "cpu",
+    watch: Watch = lambda event: None,
+    form: Form | None = None,
+    force: bool = False,
+) -> Evidence:
+    """The evidence of all conditions on all examples. The model is moved to `device` and not changed otherwise.
+
+    `form` is how attacks compute the model (`Form()`: as it is); without it the fastest is found where that pays.
+    """
+    return make_auditor(model, data, conditions, seed, batch_size, device, force).part(data, watch, form)
+
+
+def check_finite(z: Logits, outcome: Outcome, y: Labels, name: str, classes: tuple[str, ...]) -> None:
+    """Numbers that are not finite say nothing about robustness, neither in the logits nor in what an attack saw."""
+    bad = ~z.isfinite().all(dim=1) | (outcome.trouble == BROKEN)
+    if not bool(bad.any()):
+        return
+    counts = torch.bincount(y[bad], minlength=len(classes)).tolist()
+    shown = ", ".join(f"{classes[c]} {n}" for c, n in enumerate(counts) if n)
+    raise ValueError(
+        f"under {name} the model gives logits or gradients that are not finite on {int(bad.sum())} of {len(y)} images "
+        f"({shown}): its robustness there is unknown, so nothing is reported; check the model for overflow"
+    )

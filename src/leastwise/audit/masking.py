@@ -1,0 +1,140 @@
+"""Signs that an attack failed and the model is not robust: comparisons between the conditions of one audit.
+
+A stronger attack cannot do worse than a weaker one unless gradients mislead it (Athalye et al., ICML 2018; Carlini et
+al. 2019). Masking may hit single classes, so every comparison is made class by class, on the same images, with a
+one-sided exact test at 1 % shared among the classes.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+from scipy.special import bdtr
+
+from leastwise.audit.evidence import FEW, Evidence
+
+LEVEL = 0.01
+QUERIES = ("Square", "NAttack", "Transfer", "RandomNoise")  # attacks that see no gradient of this model
+RESTARTS_MATTER = 0.02  # of the images of a class: random starts that change so many verdicts are not enough
+
+Attack = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Sign:
+    """Under the stronger attack these classes hold significantly more than under the weaker one."""
+
+    weaker: str
+    stronger: str
+    classes: tuple[int, ...]
+    gains: tuple[float, ...]  # accuracy under the stronger minus accuracy under the weaker
+    why: str
+
+    def sentence(self, names: tuple[str, ...]) -> str:
+        shown = ", ".join(
+            f"{names[c]} {100 * gain:+.1f}" for c, gain in list(zip(self.classes, self.gains, strict=True))[:FEW]
+        )
+        more = ", …" if len(self.classes) > FEW else ""
+        return f"{self.stronger} left more standing than {self.weaker} ({shown}{more} points): {self.why}"
+
+
+def signs(evidence: Evidence) -> tuple[Sign, ...]:
+    """All signs of masking that the conditions of an audit can show."""
+    attacks: dict[str, Attack] = evidence.attacks
+    return tuple(
+        sign
+        for weaker, stronger in permutations(attacks, 2)
+        for why in reasons(attacks[weaker], attacks[stronger])
+        if (sign := compared(evidence, weaker, stronger, why)) is not None
+    )
+
+
+def reasons(weaker: Attack, stronger: Attack) -> Iterator[str]:
+    """Why the second should be at least as strong as the first, if it should."""
+    if weaker["type"] in QUERIES and gradient_based(stronger) and same_ball(weaker, stronger):
+        yield "an attack without gradients beats one with them, so the gradients mislead; do not trust the latter"
+    if differ_only(weaker, stronger, "steps", lambda a, b: a < b):
+        yield "more steps make the attack weaker, so its gradients mislead"
+    if colder(weaker, stronger):
+        yield "a lower temperature makes the attack weaker, so its gradients mislead; count the worst of both"
+    if colder(stronger, weaker):
+        yield "its loss saturates at the higher temperature, so its gradients vanish; count the worst of both"
+
+
+def gradient_based(attack: Attack) -> bool:
+    return attack["type"] in ("PGD", "APGD", "FAB", "Restarts", "CWInf", "CWL2", "FMN", "DDN")
+
+
+def ball_of(attack: Attack) -> Any:
+    """Of an attack, or of the one inside it, or of the first that a combined attack is made of."""
+    if "ball" in attack:
+        return attack["ball"]
+    inner = attack["attack"] if "attack" in attack else next(iter(attack.get("members", ())), None)
+    return None if inner is None else ball_of(inner)
+
+
+def same_ball(a: Attack, b: Attack) -> bool:
+    return ball_of(a) is not None and ball_of(a) == ball_of(b)
+
+
+def differ_only(a: Attack, b: Attack, field: str, how: Callable[[Any, Any], bool]) -> bool:
+    """Two attacks alike in everything but one setting, which is as it should be."""
+    if field not in a or field not in b or not how(a[field], b[field]):
+        return False
+    return {k: v for k, v in a.items() if k != field} == {k: v for k, v in b.items() if k != field}
+
+
+def colder(a: Attack, b: Attack) -> bool:
+    """The same attack on cross-entropy, the second with a larger 1/T."""
+    goals = a.get("goal", {}), b.get("goal", {})
+    if any(goal.get("type") != "CE" for goal in goals):
+        return False
+    rest = [{k: v for k, v in attack.items() if k != "goal"} for attack in (a, b)]
+    return rest[0] == rest[1] and goals[0]["inverse_temperature"] < goals[1]["inverse_temperature"]
+
+
+def compared(evidence: Evidence, weaker: str, stronger: str, why: str) -> Sign | None:
+    a, b, y = evidence.correct(weaker), evidence.correct(stronger), evidence.labels
+    n = np.bincount(y, minlength=evidence.k)
+    only_b, only_a = (np.bincount(y[mask], minlength=evidence.k) for mask in (b & ~a, a & ~b))
+    # The chance of so many images that only the weaker attack breaks, if either were as likely to.
+    p = np.where(only_a + only_b > 0, bdtr(only_a, only_a + only_b, 0.5), 1.0)
+    present = n > 0
+    found = np.flatnonzero(present & (only_b > only_a) & (p < LEVEL / max(1, int(present.sum()))))
+    gains = (only_b - only_a)[found] / n[found]
+    order = np.argsort(-gains)
+    if not len(found):
+        return None
+    return Sign(weaker, stronger, tuple(found[order].tolist()), tuple(gains[order].tolist()), why)
+
+
+def restarts_matter(evidence: Evidence) -> tuple[str, ...]:
+    """Sentences on attacks whose random starts decide many verdicts of a class."""
+    said = []
+    attacks: dict[str, Attack] = evidence.attacks
+    for name, attack in attacks.items():
+        if attack["type"] != "Restarts":
+            continue
+        r = evidence.conditions[name]
+        later = (r.predicted != evidence.labels) & (r.by > 0)
+        n = np.bincount(evidence.labels, minlength=evidence.k)
+        share = np.bincount(evidence.labels[later], minlength=evidence.k) / np.maximum(n, 1)
+        worst = [c for c in np.argsort(-share) if share[c] >= RESTARTS_MATTER]
+        if worst:
+            shown = ", ".join(f"{evidence.names[c]} {100 * share[c]:.1f} %" for c in worst[:FEW])
+            said.append(
+                f"under {name} restarts after the first broke many images ({shown}): one random start is not enough"
+            )
+    return tuple(said)
+
+
+def masking(evidence: Evidence) -> tuple[str, ...]:
+    """What an audit shows of masking, in sentences."""
+    return (*(sign.sentence(evidence.names) for sign in signs(evidence)), *restarts_matter(evidence))
+
+
+def cautions(evidence: Evidence) -> tuple[str, ...]:
+    """Everything a reader of an audit should know before its numbers: every output repeats it."""
+    return (*evidence.cautions(), *masking(evidence))

@@ -1,0 +1,103 @@
+"""`leastwise audit`."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from leastwise.cli.options import Screen, threat_of
+from leastwise.cli.target import Target, echo
+from leastwise.cli.where import Where
+from leastwise.core.parsing import seconds
+
+INCOMPLETE = 3  # exit code: some shards could not be attacked, and the rest is reported
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Attack a classifier and report every class, with intervals.
+
+    Exit code 0: done; 3: some shards could not be attacked, which every output repeats; 2: bad input.
+    """
+
+    target: tyro.conf.OmitArgPrefixes[Target]
+    where: tyro.conf.OmitArgPrefixes[Where] = Where()
+    attack: Annotated[str, tyro.conf.arg(metavar="LIST")] = "clean,pgd20,tpgd20"
+    """names separated by commas; `leastwise list attacks` shows them"""
+    eps: Annotated[str, tyro.conf.arg(metavar="EPS")] = "8/255"
+    """how far an attack may go, in pixel units of [0, 1]; several, separated by commas, make a security curve"""
+    time_budget: Annotated[str, tyro.conf.arg(metavar="TIME")] = ""
+    """90s, 20m, 2h: audit as many images, drawn at random, as fit, and say how many were left out"""
+    costs: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    """what mistakes cost: a CSV file with a row per true and a column per predicted class; 1 each unless given"""
+    save_adversarial: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """keep the attacked images, bit by bit, and say how many attacks survive in 8 bits"""
+    shard: int = 0
+    """images between two commits to disk, from where an interrupted audit goes on; 0 for ten batches, at most 1,000"""
+    fresh: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """do it anew, and replace what --out holds"""
+    out: Annotated[str, tyro.conf.arg(metavar="DIR")] = ""
+    """where evidence and summary go; results/audit-KEY unless given"""
+
+    def run(self) -> int:
+        target, where = self.target, self.where
+        where.check()
+        radii = [radius.strip() for radius in self.eps.split(",")]
+        for radius in radii[1:]:  # the first is looked at below
+            threat_of(target.norm, radius, target.step)
+        budget = seconds(self.time_budget)
+        console = Screen()
+        model, data, threat, device = target.ready(console, radii[0], self.attack, where.threads(target.threads))
+        from leastwise.attacks.registry import named_all, over_radii
+        from leastwise.audit.auditor import make_auditor
+        from leastwise.audit.evidence import FILE, load
+        from leastwise.core.files import write_json
+        from leastwise.jobs.audit import audit_task
+        from leastwise.jobs.folder import SUMMARY
+        from leastwise.models.fast.prepare import FORMS
+        from leastwise.report.condition_stats import told
+        from leastwise.report.cost_matrix import read_costs
+        from leastwise.report.fairness import game_line
+        from leastwise.report.results import facts
+        from leastwise.report.summary import summary
+        from leastwise.report.terminal.progress import progress
+        from leastwise.report.terminal.table import headline, print_classes, say
+
+        cost = read_costs(Path(self.costs), data.names) if self.costs else None
+        conditions = named_all(over_radii(self.attack, radii, threat), threat)
+        auditor = make_auditor(
+            model,
+            data,
+            conditions,
+            target.seed,
+            target.batch_size,
+            device,
+            target.force,
+            self.shard,
+            self.save_adversarial,
+        )
+        folder = Path(self.out or f"results/audit-{auditor.key[:8]}")
+        task = audit_task(auditor, data, folder, FORMS.get(target.form), budget, target.about)
+        echo(console, target, auditor, data)
+        if task.finished and not self.fresh:
+            say(console, f"done before, in {task.folder} (--fresh does it anew)")
+        else:
+            with where.hands() as hands:
+                with progress(console, "audit", data.names) as watch:
+                    task.run(watch, self.fresh, hands)
+        found = load(task.folder)
+        if found.groups != data.groups:  # the classes were grouped otherwise when the evidence was made
+            found = replace(found, groups=data.groups)
+            found.save(task.folder / FILE)
+        made = summary(found, facts(task.folder), cost)
+        write_json(task.folder / SUMMARY, made)
+        print_classes(console, found, target.model)
+        say(console, f"\n{headline(found)}")
+        for remark in told(found):
+            say(console, remark)
+        if cost is not None:
+            for name, block in made["fairness"].items():
+                say(console, f"{name}: {game_line(block['game'])}")
+        say(console, f"Evidence and summary: {task.folder} (`leastwise report {task.folder}` makes a page of it)")
+        return 0 if task.finished else INCOMPLETE

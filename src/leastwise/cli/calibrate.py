@@ -1,0 +1,137 @@
+"""`leastwise calibrate`."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from leastwise.cli.options import Norm, Screen, chosen_device, loaded, threat_of, use_data_dir
+
+if TYPE_CHECKING:
+    from leastwise.data.dataset import Dataset
+
+Rule = Literal["worst", "sum"]
+
+
+@dataclass(frozen=True)
+class Calibrate:
+    """Lift the worst class of a trained network without retraining: an offset for the logit of each class.
+
+    The offsets are chosen on images that were neither trained nor tested on, and both networks are then attacked on
+    the test set.
+    """
+
+    model: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="FOLDER")]
+    """the folder of a training, or a checkpoint with --valid"""
+    data: Annotated[str, tyro.conf.arg(metavar="DATA")] = ""
+    """what it was trained on; a training's folder says so itself"""
+    valid: Annotated[str, tyro.conf.arg(metavar="DATA")] = ""
+    """images to choose on; the validation images of the training unless given"""
+    data_dir: Annotated[str, tyro.conf.arg(metavar="DIR")] = ""
+    """where known data sets lie; the variable LEASTWISE_DATA, or the cache, unless given"""
+    eps: Annotated[str, tyro.conf.arg(metavar="EPS")] = "8/255"
+    """how far the attack may go, in pixel units of [0, 1]"""
+    step: Annotated[str, tyro.conf.arg(metavar="STEP")] = ""
+    """its step size; eps/4 unless given"""
+    steps: int = 20
+    """its number of steps"""
+    norm: Norm = "linf"
+    """how the distance is measured"""
+    rule: Rule = "sum"
+    """what the offsets should lift: the worst class, or the sum of worst class and average"""
+    rounds: int = 3
+    """how often offsets are chosen, attacked and chosen again"""
+    per_class: int = 0
+    """test on only the first images of each class; 0 for all"""
+    seed: int = 0
+    """seed of the attack's random starts"""
+    device: str = "auto"
+    """cpu, cuda, …"""
+    threads: int = 0
+    """processor threads; 0 leaves the choice to torch"""
+    out: Annotated[str, tyro.conf.arg(metavar="DIR")] = "results/calibrated"
+    """where the network with offsets and the numbers go"""
+
+    def run(self) -> None:
+        threat = threat_of(self.norm, self.eps, self.step)
+        use_data_dir(self.data_dir)
+        from leastwise.attacks.base import Clean
+        from leastwise.attacks.goals import CE
+        from leastwise.attacks.pgd import PGD, Uniform
+        from leastwise.audit.auditor import audit
+        from leastwise.core.files import check_writable, write_json
+        from leastwise.jobs.train import subset
+        from leastwise.models.load.checkpoint import save_checkpoint
+        from leastwise.models.load.resolve import resolve
+        from leastwise.report.summary import summary
+        from leastwise.report.terminal.progress import progress
+        from leastwise.report.terminal.table import print_classes, say, what_changed
+        from leastwise.training.calibrate import calibrated, with_offsets
+
+        console, out = Screen(), Path(self.out)
+        check_writable(out)
+        device = chosen_device(self.device, self.threads)
+        place = Path(self.model)
+        recipe = read_recipe(place) if place.is_dir() else None
+        name = self.data or (recipe["data"] if recipe else "")
+        if not name:
+            raise ValueError(f"{self.model} does not say what it was trained on: give --data")
+        valid = self.chosen_on(console, name, recipe)
+        test = subset(loaded(console, name.partition("/")[0] if recipe else name, "test"), self.per_class or None)
+        model = resolve(place / "model.pt" if place.is_dir() else place, test.shape, test.names).to(device)
+        attack = PGD(threat.ball, CE(), threat.step, self.steps, Uniform())
+        say(console, f"choosing on {len(valid):,} validation images under {attack}")
+        found = calibrated(model, valid, attack, self.rule, self.rounds, self.seed, device)
+        after = with_offsets(model, found.offsets)
+        # Common noise: the two audits differ by the offsets alone.
+        conditions = (("clean", Clean()), (f"pgd{self.steps}", attack))
+        evidence = {}
+        for label, one in (("before", model), ("after", after)):
+            with progress(console, f"test {label}", test.names) as watch:
+                evidence[label] = audit(one, test, conditions, self.seed, device=device, watch=watch)
+            print_classes(console, evidence[label], label)
+        saying = what_changed(evidence["before"], evidence["after"], ("before", "after"), f"pgd{self.steps}")
+        say(console, f"\n{saying}")
+        note = f"logit offsets were chosen on {len(valid)} validation images (leastwise calibrate, rule {self.rule})"
+        save_checkpoint(out / "model.pt", after.cpu(), test.shape, test.names, (*model.notes, note))
+        content: dict[str, Any] = {
+            "offsets": dict(zip(test.names, found.offsets.tolist(), strict=True)),
+            "rule": self.rule,
+            "attack": str(attack),
+            "validation": {"before": tally(found.before), "after": tally(found.after)},
+            "test": {label: summary(one) for label, one in evidence.items()},
+        }
+        write_json(out / "calibration.json", content)
+        say(console, f"Checkpoint and numbers: {out}")
+
+    def chosen_on(self, console: Screen, name: str, recipe: dict[str, Any] | None) -> "Dataset":
+        """The images to choose on: those the training held out, or those the user names."""
+        from leastwise.jobs.train import chosen_classes, subset
+        from leastwise.training.recipe import Validation
+
+        if self.valid:
+            return loaded(console, self.valid, "validation")
+        if recipe is None:
+            raise ValueError("choosing on images that were trained or tested on would flatter: give --valid DATA")
+        training = recipe["training"]
+        held = training["validation"]["per_class"]
+        data = chosen_classes(subset(loaded(console, name, "train"), recipe["per_class"]), tuple(recipe["only"]))
+        count = Validation(held).images(data)
+        if not count or training["validation"]["on_test"]:
+            raise ValueError("this training held no validation images out: give --valid DATA")
+        return data.split(count, training["seed"])[1]
+
+
+def read_recipe(folder: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads((folder / "recipe.json").read_text())["recipe"]
+        found["training"]["validation"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ValueError(f"{folder} is not the folder of a training: give its checkpoint, --data and --valid") from None
+    return found
+
+
+def tally(value: Any) -> dict[str, list[int]]:
+    return {"n": value.n.tolist(), "correct": value.correct.tolist()}

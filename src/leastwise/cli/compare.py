@@ -1,0 +1,43 @@
+"""`leastwise compare`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from leastwise.cli.options import Screen
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Compare models class by class on the same images, with paired tests.
+
+    Several trainings of one method are separated by commas: `leastwise compare A1,A2,A3 B1,B2,B3` tells the spread
+    over trainings from the noise of the test images.
+    """
+
+    results: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="DIR[,DIR…]")]
+    """folders that `leastwise audit` wrote; the first is what the others are compared with"""
+    condition: str = ""
+    """compare under this condition; the strongest that all results share, unless given"""
+    names: Annotated[str, tyro.conf.arg(metavar="A,B,…")] = ""
+    """what to call them; as they were typed, or as their folders, unless given"""
+    out: Annotated[str, tyro.conf.arg(metavar="FILE", aliases=["-o"])] = ""
+    """a .json file for everything that is shown"""
+
+    def run(self) -> None:
+        from leastwise.core.files import write_json
+        from leastwise.report.compare import comparison, print_comparison, sides, strongest
+        from leastwise.report.terminal.table import say
+
+        if self.out and Path(self.out).suffix != ".json":
+            raise ValueError(f"--out must end in .json, but saw {self.out}: `leastwise report A B` makes a page")
+        names = [name.strip() for name in self.names.split(",")] if self.names else []
+        found = sides(self.results, names)
+        made = comparison(found, strongest(found, self.condition))
+        console = Screen()
+        print_comparison(console, made)
+        if self.out:
+            write_json(Path(self.out), made)
+            say(console, f"Comparison: {self.out}")

@@ -1,0 +1,179 @@
+"""`leastwise explain`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+from rich.console import Console
+
+from leastwise.cli.options import Screen
+from leastwise.cli.target import Target, class_of, echo
+
+if TYPE_CHECKING:
+    from leastwise.audit.evidence import Evidence
+
+
+@dataclass(frozen=True)
+class More:
+    """A value of its own, so that these words follow the first model."""
+
+    more: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="MODEL")] = ()
+    """further models, or folders of audits, of the same classes"""
+
+
+@dataclass(frozen=True)
+class Explain:
+    """Say what weak classes have in common: similarity, variance, confusion, entropy, images, and other models.
+
+    A model is audited first, unless that was done before, and its features are looked at. A folder that `leastwise
+    audit` wrote is explained from its evidence and from what an earlier explanation left there. explain.json goes
+    beside the evidence, where `leastwise report` finds it.
+    """
+
+    target: tyro.conf.OmitArgPrefixes[Target]
+    others: tyro.conf.OmitArgPrefixes[More] = More()
+    attack: Annotated[str, tyro.conf.arg(metavar="LIST")] = "clean,pgd20"
+    """what to audit a model with; names separated by commas"""
+    eps: Annotated[str, tyro.conf.arg(metavar="EPS")] = "8/255"
+    """how far an attack may go, in pixel units of [0, 1]"""
+    condition: str = ""
+    """explain accuracy under this condition; the one where the worst class is lowest, unless given"""
+    without: Annotated[str, tyro.conf.arg(metavar="CLASS=DIR,…")] = ""
+    """audits of networks that were trained without a class, for homing; they belong to the first model"""
+    training: Annotated[str, tyro.conf.arg(metavar="DIR")] = ""
+    """the folder of the first model's training, for class-wise robust overfitting"""
+    out: Annotated[Path, tyro.conf.arg(metavar="FILE", aliases=["-o"])] = Path("explain.html")
+    """where the page goes; the same numbers go beside it as .json"""
+
+    def run(self) -> None:
+        from leastwise.core.files import write_atomic, write_json
+        from leastwise.report.explain.reasons import FILE, across, homed, overfitted
+        from leastwise.report.explain.text import explain_page, explain_text
+        from leastwise.report.results import told_apart
+        from leastwise.report.terminal.table import say
+
+        if self.out.suffix.lower() not in (".html", ".htm"):
+            raise ValueError(f"--out must end in .html, but saw {self.out}")
+        console = Screen()
+        names = (self.target.model, *self.others.more)
+        if len(set(names)) != len(names):
+            raise ValueError("the same model was given twice: give each once")
+        # Opened before anything is audited: a wrong folder must not cost an audit.
+        without = removed(self.without) if self.without else {}
+        overfitting = overfitted(Path(self.training)) if self.training else None
+        made: dict[str, dict[str, Any]] = {}
+        for number, (name, label) in enumerate(zip(names, told_apart(names), strict=True)):
+            wanted = self.condition or next((one["condition"] for one in made.values()), "")
+            folder, found, evidence = self.explained(console, name, wanted)
+            if number == 0 and without:
+                numbered = {number_of(cls, evidence.names): audit for cls, audit in without.items()}
+                found["homing"] = homed(evidence, numbered, found["condition"])
+            if number == 0 and overfitting:
+                if len(overfitting["lost"]) != evidence.k:
+                    raise ValueError(
+                        f"the training in {self.training} has {len(overfitting['lost'])} classes and the model "
+                        f"{evidence.k}: give its own"
+                    )
+                found["overfitting"] = overfitting
+            write_json(folder / FILE, found)
+            made[label] = found
+        for name, found in made.items():
+            for line in explain_text(name, found):
+                say(console, line)
+        together = across(made) if len(made) > 1 else None
+        write_atomic(self.out, explain_page(made).encode())
+        write_json(self.out.with_suffix(".json"), {"models": made, "between": together})
+        say(console, f"Explanation: {self.out} and {self.out.with_suffix('.json')}")
+
+    def explained(self, console: Console, name: str, wanted: str) -> tuple[Path, dict[str, Any], "Evidence"]:
+        """The folder of the evidence, what it says, and the evidence. Models after the first take its condition."""
+        from leastwise.report.explain.reasons import carried, reasons, usual
+        from leastwise.report.results import opened as opened_of_report
+
+        if not any(Path(name).glob("evidence.safetensors*")):
+            return self.looked_at(console, replace(self.target, model=name), wanted)
+        opened = opened_of_report(Path(name))
+        if not self.condition and wanted not in opened.evidence.conditions:
+            wanted = usual(opened.evidence)
+        kept = opened.explained
+        if kept is not None and kept["condition"] == wanted:
+            return Path(name), dict(kept), opened.evidence
+        made = stated(reasons(opened.evidence, wanted), name)
+        return Path(name), carried(made, kept), opened.evidence
+
+    def looked_at(self, console: Console, target: Target, wanted: str) -> tuple[Path, dict[str, Any], "Evidence"]:
+        """Audit a network, and collect its features."""
+        model, data, threat, device = target.ready(console, self.eps, self.attack)
+        import numpy as np
+
+        from leastwise.attacks.base import Clean
+        from leastwise.attacks.registry import named_all
+        from leastwise.audit.auditor import make_auditor
+        from leastwise.audit.evidence import load
+        from leastwise.insight.features import moments as moments_of_geometry
+        from leastwise.insight.features import own_plane, principal_plane, scatter
+        from leastwise.jobs.audit import audit_task
+        from leastwise.models.fast.prepare import FORMS
+        from leastwise.report.explain.reasons import beside, carried, reasons
+        from leastwise.report.explain.text import sheet
+        from leastwise.report.terminal.progress import progress
+        from leastwise.report.terminal.table import say
+
+        conditions = named_all(self.attack, threat)
+        if not any(isinstance(one, Clean) for _, one in conditions):
+            raise ValueError(f"--attack {self.attack} has no images without attack: put clean among them")
+        if self.condition and self.condition not in dict(conditions):
+            raise ValueError(f"there is no condition {self.condition!r}: choose {', '.join(dict(conditions))}")
+        wanted = wanted if wanted in dict(conditions) else ""
+        auditor = make_auditor(model, data, conditions, target.seed, target.batch_size, device, target.force)
+        folder = Path(f"results/audit-{auditor.key[:8]}")
+        task = audit_task(auditor, data, folder, FORMS.get(target.form), None, target.about)
+        echo(console, target, auditor, data)
+        if not task.finished:
+            with progress(console, "audit", data.names) as watch:
+                task.run(watch, False)
+        evidence = replace(load(folder), groups=data.groups)  # superclasses may be others than at its time
+        moments, points = None, None
+        size = {"batch_size": target.batch_size} if target.batch_size else {}
+        try:
+            moments = moments_of_geometry(auditor.model, data, **size, device=device)
+            plane = own_plane() if moments.centre.shape[1] == 2 else None
+            if plane is None and moments.centre.shape[1] > 2 and int((moments.n > 0).sum()) > 2:
+                plane = principal_plane(moments)
+            points = None if plane is None else scatter(auditor.model, data, plane, **size, device=device)[0]
+        except ValueError as reason:  # a black box, or a network without a last linear layer
+            say(console, f"features were not looked at: {reason}")
+        in_order = None if points is None else points[np.argsort(data.ids)]
+        found = stated(reasons(evidence, wanted, moments, in_order), target.model)
+        order = sorted(found["extremes"], key=lambda one: found["accuracy"][found["condition"]][data.names.index(one)])
+        found["sheet"] = sheet(data, found["extremes"], order, found["condition"])
+        return folder, carried(found, beside(folder, evidence)), evidence
+
+
+def stated(found: dict[str, Any] | None, name: str) -> dict[str, Any]:
+    if found is None:
+        raise ValueError(f"{name} was not looked at without attack: audit it with clean among the attacks")
+    return found
+
+
+def removed(text: str) -> dict[str, "Evidence"]:
+    """`dog=DIR,cat=DIR`: audits of networks without a class."""
+    from leastwise.report.results import opened as opened_of_report
+
+    found = {}
+    for part in text.split(","):
+        cls, equals, folder = part.partition("=")
+        if not equals:
+            raise ValueError(f"--without has the form CLASS=DIR, but saw {part!r}")
+        found[cls.strip()] = opened_of_report(Path(folder.strip())).evidence
+    return found
+
+
+def number_of(cls: str, names: Sequence[str]) -> int:
+    wanted = class_of(cls, names)
+    number = names.index(wanted) if wanted in names else wanted
+    if isinstance(number, str) or number >= len(names):
+        raise ValueError(f"there is no class {cls!r}: choose {', '.join(names)}")
+    return number

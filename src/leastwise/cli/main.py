@@ -1,0 +1,122 @@
+"""The command line's front door: finds the verb, and turns every mistake into one sentence.
+
+It imports neither torch nor the argument parser until a verb needs them, so help is immediate.
+"""
+
+import contextlib
+import difflib
+import io
+import os
+import re
+import sys
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+BAD_INPUT, INTERRUPTED = 2, 130
+
+VERBS = {
+    "demo": "train and audit three networks on the embedded data: the whole story in three minutes",
+    "audit": "attack a classifier and report every class, with intervals",
+    "report": "make one self-contained HTML page, or a table, of audits",
+    "compare": "compare models class by class on the same images",
+    "explain": "what weak classes have in common: confusion, features, images, other models",
+    "race": "find the worst class with as few attacks as possible",
+    "gate": "pass, fail or inconclusive: does a result meet its demands?",
+    "power": "how many images per class show a difference",
+    "train": "train a network and write a checkpoint",
+    "reproduce": "make the tables and figures of a paper anew, beside the printed numbers",
+    "study": "train and audit a grid of methods, radii, seeds and models, and rank them",
+    "calibrate": "lift the worst class of a trained network with an offset per logit",
+    "data": "list, fetch, verify and look at data sets",
+    "list": "the attacks, data sets, methods and models that have names",
+}
+
+OVERVIEW = """usage: leastwise VERB [options]
+
+Audit and train image classifiers class by class under attack.
+
+verbs
+{verbs}
+
+`leastwise VERB --help` explains a verb; `leastwise --version` prints the version."""
+
+
+@runtime_checkable
+class Command(Protocol):
+    def run(self) -> int | None: ...
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code: 0 done, 2 bad input, 130 interrupted; gates also 1 and 3."""
+    # Large tensors in huge pages: the system spends half the time on them. torch reads this once, when it is imported.
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
+    verb, *rest = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    try:
+        if verb in ("-h", "--help"):
+            print(OVERVIEW.format(verbs="\n".join(f"  {verb:9} {about}" for verb, about in VERBS.items())))
+        elif verb == "--version":
+            from leastwise import __version__
+
+            print(f"leastwise {__version__}")
+        else:
+            return parse(verb, rest).run() or 0
+    except BrokenPipeError:  # the reader of our output went away, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        complain(
+            "interrupted; `audit`, `race`, `train`, `reproduce`, `study`, `demo` and `data fetch` go on when the same "
+            "command is given again"
+        )
+        return INTERRUPTED
+    except (ValueError, OSError, RecursionError, MemoryError) as error:
+        if os.environ.get("LEASTWISE_TRACEBACK"):
+            raise
+        complain(sentence(error))
+        return BAD_INPUT
+    return 0
+
+
+def complain(text: str) -> None:
+    """What a file or a user wrote may be part of it: a terminal shows it, and does not obey it."""
+    safe = "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
+    print(f"leastwise: {safe}", file=sys.stderr)
+
+
+def sentence(error: ValueError | OSError | RecursionError | MemoryError) -> str:
+    if isinstance(error, RecursionError):
+        return "something in these files is nested too deeply to be read: check where they come from"
+    if isinstance(error, MemoryError):
+        return "there is not enough memory for this: take a smaller --batch-size, or fewer or smaller images"
+    if isinstance(error, OSError):
+        return f"cannot use {error.filename or 'a file'}: {error.strerror or error}"
+    return " ".join(str(error).split())
+
+
+def parse(verb: str, arguments: Sequence[str]) -> Command:
+    """The command a user typed, as a value; a mistake is one sentence with the nearest right word."""
+    if verb not in VERBS:
+        near = difflib.get_close_matches(verb, VERBS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"choose {', '.join(VERBS)}"
+        raise ValueError(f"there is no verb {verb!r}: {hint}")
+    import tyro
+
+    from leastwise.cli.verbs import COMMANDS
+
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return tyro.cli(COMMANDS[verb], prog=f"leastwise {verb}", args=list(arguments))
+    except SystemExit as stop:
+        if stop.code in (0, None):
+            raise
+        raise ValueError(f"{in_one_line(said.getvalue())}; see leastwise {verb} --help") from None
+
+
+def in_one_line(boxed: str) -> str:
+    """The first part of tyro's boxed message, without the box, and its suggestion if there is one."""
+    _title, *lines = (line.strip("│ ") for line in boxed.splitlines())
+    # Rules separate the parts; where the terminal has no box characters they are plain dashes.
+    parts = [" ".join(part.split()) for part in re.split(r"\n[-─╰╯]+(?=\n|$)", "\n" + "\n".join(lines))]
+    message = next(part for part in parts if part).split(" Got errors")[0].rstrip(".")
+    near = re.search(r"Perhaps you meant:? +(--[\w-]+)", " ".join(parts))
+    return message[:1].lower() + message[1:] + (f"; did you mean {near[1]}?" if near else "")

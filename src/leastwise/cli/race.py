@@ -1,0 +1,67 @@
+"""`leastwise race`."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from leastwise.cli.options import Screen
+from leastwise.cli.target import Target, echo
+from leastwise.cli.where import Where
+
+
+@dataclass(frozen=True)
+class Race:
+    """Find the worst class with as few attacks as possible: only classes that may still be the worst are attacked.
+
+    The answer may be stopped at any time without growing wrong; if the images do not suffice it is "undecided among …".
+    """
+
+    target: tyro.conf.OmitArgPrefixes[Target]
+    where: tyro.conf.OmitArgPrefixes[Where] = Where()
+    attack: Annotated[str, tyro.conf.arg(metavar="NAME")] = "pgd20"
+    """one attack; several as a worst case with +, such as apgd-ce+square"""
+    eps: Annotated[str, tyro.conf.arg(metavar="EPS")] = "8/255"
+    """how far the attack may go, in pixel units of [0, 1]"""
+    confidence: float = 0.95
+    """that the named class is the worst"""
+    round: int = 25
+    """images of each class that are attacked between two looks"""
+    fresh: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """do it anew, and replace what --out holds"""
+    out: Annotated[str, tyro.conf.arg(metavar="DIR")] = ""
+    """where the result goes; results/race-KEY unless given"""
+
+    def run(self) -> None:
+        target, where = self.target, self.where
+        where.check()
+        if "," in self.attack:
+            raise ValueError(f"a race is run under one attack, but saw {self.attack}: join several with +")
+        console = Screen()
+        model, data, threat, device = target.ready(console, self.eps, self.attack, where.threads(target.threads))
+        from leastwise.attacks.registry import named
+        from leastwise.audit.auditor import make_auditor
+        from leastwise.audit.race import RaceRecipe
+        from leastwise.core.recipe import key
+        from leastwise.jobs.audit import race_task
+        from leastwise.models.fast.prepare import FORMS
+        from leastwise.report.terminal.race import race_sentence, racing
+        from leastwise.report.terminal.table import say
+
+        conditions = ((self.attack, named(self.attack, threat)),)
+        auditor = make_auditor(model, data, conditions, target.seed, target.batch_size, device, target.force)
+        recipe = RaceRecipe(auditor.key, self.round, self.confidence)
+        folder = Path(self.out or f"results/race-{key(recipe)[:8]}")
+        task = race_task(auditor, data, folder, recipe, FORMS.get(target.form), target.about)
+        echo(console, target, auditor, data)
+        if task.finished and not self.fresh:
+            say(console, f"done before, in {task.folder} (--fresh does it anew)")
+        else:
+            with where.hands() as hands:
+                with racing(console, data.names) as watch:
+                    task.run(watch, self.fresh, hands)
+        found = json.loads((task.folder / task.result).read_text())
+        say(console, race_sentence(found))
+        say(console, f"Result: {task.folder / task.result}")

@@ -1,0 +1,210 @@
+"""`leastwise train`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from leastwise.cli.options import Norm, Screen, chosen_device, sized, threat_of, use_data_dir
+from leastwise.core.parsing import number, numbers
+
+if TYPE_CHECKING:
+    from leastwise.data.augment.crops import Augment
+    from leastwise.jobs.job import Train as Job
+
+Rule = Literal["sum", "average", "worst", "last"]
+Craft = Literal["eval", "train"]
+Precision = Literal["full", "bfloat16"]
+# Photographs that may be mirrored; digits may not.
+MIRRORED = ("cifar10", "cifar100", "stl10", "tiny-imagenet", "imagenet")
+LONG = 30  # epochs from which photographs are cropped too: shorter trainings underfit (docs/results/training.md)
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train a network and write a checkpoint that `leastwise audit` takes.
+
+    An interrupted training goes on where it was when the same command is given again.
+    """
+
+    method: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="METHOD")]
+    """pgd-at, trades, mart, …; `leastwise list methods` shows them with their equations and settings"""
+    data: Annotated[str, tyro.conf.arg(metavar="DATA")] = "fashion-mini"
+    """NAME, NAME/SPLIT, an .npz or .npy, or a folder with one sub-folder of images per class"""
+    size: int = 0
+    """image files only: the side of the square to cut out of each; 0 to take them as they are"""
+    data_dir: Annotated[str, tyro.conf.arg(metavar="DIR")] = ""
+    """where known data sets lie; the variable LEASTWISE_DATA, or the cache, unless given"""
+    model: Annotated[str, tyro.conf.arg(metavar="ARCH")] = "small"
+    """architecture; `leastwise list models` shows them"""
+    start: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    """begin with the weights of this checkpoint of the same architecture (FRL and FAAL fine-tune)"""
+    eps: Annotated[str, tyro.conf.arg(metavar="EPS")] = "8/255"
+    """radius of the training attack, in pixel units of [0, 1]"""
+    step: Annotated[str, tyro.conf.arg(metavar="STEP")] = ""
+    """its step size; eps/4 unless given"""
+    steps: int = 5
+    """its number of steps"""
+    norm: Norm = "linf"
+    """how the distance is measured"""
+    fair: Annotated[str, tyro.conf.arg(metavar="LIST")] = ""
+    """how classes are treated differently: cfa, dafa, fair-weighting, …, or several, separated by commas"""
+    augment: Annotated[str, tyro.conf.arg(metavar="NAME")] = "auto"
+    """flip, crop-flip, idbh-weak, …, none; `leastwise list augmentations` shows them; auto: flip for photographs, and
+    crop-flip from 30 epochs on"""
+    average: Annotated[str, tyro.conf.arg(metavar="NAME")] = ""
+    """average the weights: ema, swa or fawa"""
+    awp: Annotated[str, tyro.conf.arg(metavar="GAMMA")] = ""
+    """perturb the weights too, by this share of their size (AWP; 0.005 for TRADES)"""
+    extra: Annotated[str, tyro.conf.arg(metavar="DATA")] = ""
+    """pseudo-labelled images that make up half of each batch (RST)"""
+    set: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="NAME=VALUE")] = ()
+    """a setting of the method (beta=4) or of another part (cfa.lambda1=0.3, fawa.decay=0.9, schedule.peak=0.1,
+    optimiser.momentum=0.95, validation.every=5); may be repeated"""
+    epochs: int = 12
+    """passes over the data"""
+    batch_size: int = 128
+    """images per update"""
+    schedule: Annotated[str, tyro.conf.arg(metavar="NAME")] = "one-cycle"
+    """one-cycle, cosine, steps, cyclic, constant, or a paper's: trades, mart, wat, dafa, faal, frl, fast-imagenet"""
+    rate: float | None = None
+    """highest learning rate; the schedule's own unless given"""
+    optimiser: Annotated[str, tyro.conf.arg(metavar="NAME")] = "nesterov"
+    """nesterov, sgd or adam"""
+    valid_per_class: int = -1
+    """validation images split off each class; -1 for a tenth of the smallest class, at most 100"""
+    best_by: Rule = "sum"
+    """which epoch's weights are kept as the best, on validation: robust accuracy of the average, of the worst class, or
+    their sum; or simply the last"""
+    select_on_test: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """choose the best epoch on the test set, as some papers do; every output says so"""
+    test_at: Annotated[str, tyro.conf.arg(metavar="EPOCHS")] = ""
+    """epochs, separated by commas, after which the test set is looked at too, for the record"""
+    craft: Craft = "eval"
+    """BatchNorm's mode while crafting"""
+    precision: Precision = "full"
+    """bfloat16 computes forward passes in half precision, which helps on accelerators"""
+    mean: Annotated[str, tyro.conf.arg(metavar="A,B,C")] = ""
+    """normalisation that goes inside the model: means per channel"""
+    std: Annotated[str, tyro.conf.arg(metavar="A,B,C")] = ""
+    """normalisation that goes inside the model: standard deviations per channel"""
+    per_class: int = 0
+    """train on only the first images of each class; 0 for all"""
+    only: Annotated[str, tyro.conf.arg(metavar="CLASSES")] = ""
+    """train on these classes only, which become the only outputs: cat,dog"""
+    seed: int = 0
+    """seed of initial weights, order and attacks"""
+    device: str = "auto"
+    """cpu, cuda, …"""
+    threads: int = 0
+    """processor threads; 0 leaves the choice to torch"""
+    tensorboard: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """write what the epochs saw for TensorBoard too, into --out/tensorboard (needs leastwise[tensorboard])"""
+    fresh: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """do it anew, and replace what --out holds"""
+    out: Annotated[str, tyro.conf.arg(metavar="DIR")] = ""
+    """where the checkpoint goes; results/train-KEY unless given"""
+
+    def run(self) -> None:
+        use_data_dir(self.data_dir)
+        device = chosen_device(self.device, self.threads)
+        from leastwise.core.recipe import key
+        from leastwise.jobs.make import task as task_of_engine
+        from leastwise.report.terminal.progress import progress
+        from leastwise.report.terminal.table import say
+        from leastwise.training.registry import defaults
+
+        job = self.job()
+        folder = Path(self.out or f"results/train-{key(job)[:8]}")
+        task = task_of_engine(job, folder, device=device, threads=self.threads)
+        console = Screen(quiet=not task.ranks.first)
+        objective = job.training.objective
+        say(console, f"method     {self.method}: {type(objective).__name__} {defaults(objective)}")
+        if objective.attack is not None:
+            say(console, f"attack     {objective.attack}")
+        for policy in job.training.policies:
+            say(console, f"classes    {type(policy).__name__} {defaults(policy)}")
+        if self.select_on_test:
+            say(console, "warning: the best epoch is chosen on the test set", style="yellow")
+        if task.finished and not self.fresh:
+            say(console, f"done before, in {task.folder} (--fresh does it anew)")
+        else:
+            with progress(console, f"train {self.method}", task.names) as watch:
+                task.run(self.recording(watch, task), self.fresh)
+        say(console, f"Checkpoint: {task.folder / task.result}")
+
+    def recording(self, watch: Any, task: Any) -> Any:
+        """The listener, and TensorBoard beside it where that was asked for."""
+        if not self.tensorboard or not task.ranks.first:
+            return watch
+        from leastwise.report.tensorboard import board
+
+        return board(task.folder / "tensorboard", task.names, watch)
+
+    def job(self) -> "Job":
+        """The recipe: every part by its name, then the settings."""
+        threat = threat_of(self.norm, self.eps, self.step)
+        from leastwise.jobs.job import Train as Job
+        from leastwise.training.averaging import averaging
+        from leastwise.training.awp import AWP
+        from leastwise.training.recipe import Training, Validation, optimiser
+        from leastwise.training.registry import method, policy
+        from leastwise.training.schedules import schedule
+        from leastwise.training.settings import changed
+
+        fair = tuple(name.strip() for name in self.fair.split(",")) if self.fair else ()
+        rates = schedule(self.schedule)
+        if self.rate is not None:
+            rates = changed({"method": rates}, (f"{peak_of(rates)}={self.rate}",))["method"]
+        valid = None if self.valid_per_class < 0 else self.valid_per_class
+        parts: dict[str, Any] = {
+            "method": method(self.method).make(threat.ball, threat.step, self.steps),
+            **{name: policy(name) for name in fair},
+            "schedule": rates,
+            "optimiser": optimiser(self.optimiser),
+            "validation": Validation(valid, self.best_by, on_test=self.select_on_test),
+        }
+        if self.average:
+            parts[self.average] = averaging(self.average)
+        if self.awp:
+            parts["awp"] = AWP(number(self.awp, "awp"))
+        parts = changed(parts, self.set)
+        training = Training(
+            parts["method"],
+            self.epochs,
+            self.batch_size,
+            parts["schedule"],
+            parts["optimiser"],
+            self.seed,
+            tuple(parts[name] for name in fair),
+            self.augmentation(),
+            parts[self.average] if self.average else None,
+            parts.get("awp"),
+            parts["validation"],
+            self.craft,
+            self.precision,
+            test_at=whole_numbers(self.test_at, "test-at"),
+        )
+        data, only = sized(self.data, self.size), tuple(name.strip() for name in self.only.split(",") if name.strip())
+        mean, std = numbers(self.mean, "mean"), numbers(self.std, "std")
+        return Job(data, self.model, training, self.per_class or None, mean, std, only, self.start, self.extra)
+
+    def augmentation(self) -> "Augment":
+        from leastwise.data.augment.crops import augmentation
+
+        known = self.data.partition("/")[0].partition("@")[0]
+        usual = "none" if known not in MIRRORED else "crop-flip" if self.epochs >= LONG else "flip"
+        return augmentation(self.augment if self.augment != "auto" else usual)
+
+
+def peak_of(schedule: Any) -> str:
+    """What a schedule calls its highest rate."""
+    return "peak" if hasattr(schedule, "peak") else "value"
+
+
+def whole_numbers(text: str, name: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(",")) if text else ()
+    except ValueError:
+        raise ValueError(f"{name} takes whole numbers, separated by commas, but saw {text!r}") from None

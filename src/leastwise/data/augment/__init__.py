@@ -1,0 +1,1 @@
+"""Augmentation: what happens to training images before the network sees them."""

@@ -1,0 +1,25 @@
+"""Small draws that several augmentations share, one per example."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from leastwise.core.noise import Noise
+from leastwise.core.types import Labels, Mask, PerExample
+
+
+def below(n: int | Labels, noise: Noise) -> Labels:
+    """A whole number from 0 to n - 1 for each example."""
+    return (noise.uniform((), torch.float64) * n).long()
+
+
+def chosen(p: float, noise: Noise) -> Mask:
+    return noise.uniform((), torch.float64) < p
+
+
+def signed(value: PerExample, noise: Noise) -> PerExample:
+    return torch.where(chosen(0.5, noise.fork("sign")), -value, value)
+
+
+def between(low: float, high: float, u: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    return low + (high - low) * u

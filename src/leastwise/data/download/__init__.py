@@ -1,0 +1,1 @@
+"""Fetching known data sets: addresses, archives, checksums."""

@@ -1,0 +1,120 @@
+"""Downloading one official file: it goes on where it stopped, and is checked before anyone uses it."""
+
+import hashlib
+import http.client
+import os
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from leastwise.data.download.archives import CHUNK, Readable, Watch
+from leastwise.data.source import File
+
+PATIENCE = 20  # seconds without an answer
+
+
+class Unreachable(ValueError):
+    """A source that cannot be used from here; the next one may be."""
+
+
+def part_path(file: File, folder: Path) -> Path:
+    return folder / f"{file.md5}-{file.name}.part"
+
+
+def download(file: File, folder: Path, watch: Watch) -> Path:
+    """The checked file; an interrupted download goes on where it stopped."""
+    folder.mkdir(parents=True, exist_ok=True)
+    part = part_path(file, folder)
+    have = size_of(part)
+    if have < file.size:
+        request = urllib.request.Request(file.address, headers={"Range": f"bytes={have}-"} if have else {})
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+                receive(answer, file, part, have, lambda done: watch(file.name, done, file.size))
+        except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
+            reason = repr(error) if isinstance(error, http.client.HTTPException) else getattr(error, "reason", error)
+            raise Unreachable(f"{file.address} cannot be reached ({reason})") from None
+    if size_of(part) < file.size:
+        raise Unreachable(
+            f"the connection ended after {size_of(part):,} of {file.size:,} bytes of {file.name} "
+            "(the same command goes on from there)"
+        )
+    try:
+        check_sum(part, file)
+    except ValueError:
+        part.unlink()  # or every later attempt would fail the same way
+        raise
+    return part
+
+
+def size_of(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def receive(answer: http.client.HTTPResponse, file: File, part: Path, have: int, watch: Callable[[int], None]) -> None:
+    """Add an answer to the part, or begin it anew with one that holds the whole file; any other leaves it alone."""
+    if answer.status == 206:
+        start, total = span(answer.headers.get("Content-Range", ""))
+        if start != have:
+            raise Unreachable(f"{file.address} answered with another part of the file than was asked for")
+        refuse_other_size(total, file)
+        with part.open("ab") as out:
+            copy(answer, out, watch, have)
+        return
+    length = answer.headers.get("Content-Length", "")
+    if length.isdecimal():
+        refuse_other_size(int(length), file)
+        with part.open("wb") as out:
+            copy(answer, out, watch)
+        return
+    # Of unknown size: only its end tells whether it was the file, and until then the part is worth more.
+    unsure = part.with_suffix(".unsure")
+    try:
+        with unsure.open("wb") as out:
+            copy(answer, out, watch)
+        refuse_other_size(size_of(unsure), file)
+        unsure.replace(part)
+    finally:
+        unsure.unlink(missing_ok=True)
+
+
+def span(header: str) -> tuple[int, int]:
+    """Where the bytes of a `Content-Range: bytes 5-9/10` begin, and the size of the whole; -1 where it is not one."""
+    match = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+|\*)", header.strip())
+    if match is None:
+        return -1, -1
+    return int(match[1]), int(match[2]) + 1 if match[3] == "*" else int(match[3])
+
+
+def refuse_other_size(seen: int, file: File) -> None:
+    if seen != file.size:
+        raise Unreachable(
+            f"{file.address} answered with {seen:,} bytes instead of {file.size:,}: is a login page in between?"
+        )
+
+
+def check_sum(path: Path, file: File) -> None:
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}: it should be what {file.address} gives")
+    seen = digest(path, "md5")
+    if seen != file.md5:
+        raise ValueError(
+            f"{path.name} is not the official file: its MD5 is {seen} instead of {file.md5}; nothing was unpacked"
+        )
+
+
+def digest(path: Path, kind: str) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, kind).hexdigest()
+
+
+def copy(source: Readable, target: IO[bytes], watch: Callable[[int], None], done: int = 0) -> None:
+    while chunk := source.read(CHUNK):
+        target.write(chunk)
+        done += len(chunk)
+        watch(done)
+    target.flush()
+    os.fsync(target.fileno())

@@ -1,0 +1,1 @@
+"""One file per format that data sets come in."""

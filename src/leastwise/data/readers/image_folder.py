@@ -1,0 +1,274 @@
+"""Images as files, decoded batch by batch: memory does not grow with their number.
+
+Every file is decoded once when a folder is first seen, so that what cannot be read is known before any work;
+the findings are kept in the cache folder and used again while a file's size and date stay the same.
+"""
+
+import hashlib
+import json
+import os
+import stat
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Int, UInt8
+from PIL import Image
+
+from leastwise.core.files import sha256, write_atomic
+from leastwise.data.cache import cache_root
+from leastwise.data.dataset import Dataset, Groups, printable
+
+SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp"})
+RESIZE = 256 / 224  # the shorter side before the centre crop, as a multiple of the crop (ImageNet's convention)
+SHOWN = 3  # names listed in a note
+BLOCK = 1024  # files waiting to be examined at a time
+REMEMBERED = 20  # blocks between two writings of the memory
+MEANING = b"2"  # of the memory; another number when `Found` comes to mean something else
+
+Watch = Callable[[int, int], None]
+
+
+class Found(NamedTuple):
+    """What decoding a file told."""
+
+    width: int
+    height: int
+    mode: str  # PIL's: L, RGB, RGBA, …
+    digest: str  # empty if the file could not be opened
+    fault: str  # empty if the file is good
+
+
+class ImageFiles:
+    """Rows of decoded files: three channels, `size` pixels square (or the size they all have)."""
+
+    def __init__(self, paths: Sequence[Path], digests: Sequence[str], shape: tuple[int, int], crop: int | None) -> None:
+        self.paths, self.digests, self.crop = paths, digests, crop
+        self.shape = (len(paths), 3, *shape)
+
+    def __getitem__(self, rows: Int[np.ndarray, " m"], /) -> UInt8[np.ndarray, "m c h w"]:
+        batch = np.empty((len(rows), *self.shape[1:]), np.uint8)
+        with quiet():
+            for place, row in enumerate(rows):
+                batch[place] = decode(self.paths[row], self.crop)
+        return batch
+
+    def fingerprint(self, rows: Int[np.ndarray, " m"], /) -> bytes:
+        return repr((self.shape[1:], self.crop, [self.digests[row] for row in rows])).encode()
+
+
+def decode(path: Path, crop: int | None) -> UInt8[np.ndarray, "c h w"]:
+    try:
+        with Image.open(path) as image:
+            check_readable(image)
+            rgb = eight_bit(image, "RGB")
+    except Exception as error:  # a damaged file can fail in any way
+        raise ValueError(f"{path} changed since the folder was checked and cannot be read ({error})") from None
+    if crop is not None and rgb.size != (crop, crop):
+        rgb = centre_crop(rgb, crop)
+    return np.asarray(rgb).transpose(2, 0, 1)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Pillow's warnings (large images, odd metadata) say nothing that our faults and notes do not.
+
+    Filters belong to the process: enter this where no other thread changes them.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=r"PIL\b")
+        yield
+
+
+def is_sixteen_bit(image: Image.Image) -> bool:
+    """Grey with 16 bits. Pillow keeps those of a .pgm in 32-bit integers, but in 0 … 65535 as well."""
+    return image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PPM")
+
+
+def check_readable(image: Image.Image) -> None:
+    """Refuse what would be shown wrongly or fill the memory, before any pixel is decoded."""
+    width, height = image.size
+    if Image.MAX_IMAGE_PIXELS is not None and width * height > Image.MAX_IMAGE_PIXELS:
+        raise ValueError(f"{width}x{height} pixels are too many: make it smaller")
+    if image.mode in ("I", "F") and not is_sixteen_bit(image):
+        raise ValueError("32-bit pixels: save it as 8-bit")
+
+
+def eight_bit(image: Image.Image, mode: str) -> Image.Image:
+    """As "L" or "RGB" with 0 … 255. 65535 / 255 = 257, and Pillow's own conversion would cut off above 255."""
+    if is_sixteen_bit(image):
+        image = Image.fromarray(((np.asarray(image).astype(np.int64) + 128) // 257).astype(np.uint8))
+    if image.mode == "P" and "transparency" in image.info:
+        image = image.convert("RGBA")
+    return image.convert(mode)
+
+
+def centre_crop(image: Image.Image, side: int) -> Image.Image:
+    """The shorter side becomes 256/224 of `side`, then the middle square is cut out, rounded as torchvision does."""
+    short = round(RESIZE * side)
+    width, height = (int(short * length / min(image.size)) for length in image.size)
+    left, top = round((width - side) / 2), round((height - side) / 2)
+    resized = image.resize((width, height), Image.Resampling.BILINEAR)
+    return resized.crop((left, top, left + side, top + side))
+
+
+def is_image(path: Path) -> bool:
+    """By its name; whether it can be read is found out when it is examined."""
+    return path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
+
+
+def images_under(folder: Path) -> list[Path]:
+    """All image files, in the order of their names. Links to folders are followed, but never to the same one twice,
+    nor to one that holds this folder. A folder that may not be opened is listed itself, to be reported as a fault.
+    """
+    found: list[Path] = []
+
+    def refused(error: OSError) -> None:
+        if isinstance(error, PermissionError):
+            found.append(Path(error.filename))
+
+    seen = {str(above) for above in folder.resolve().parents}
+    for place, inner, names in os.walk(folder, followlinks=True, onerror=refused):
+        real = os.path.realpath(place)
+        if real in seen:
+            inner.clear()
+            continue
+        seen.add(real)
+        inner.sort()
+        found += [path for path in (Path(place, name) for name in names) if is_image(path)]
+    return sorted(found)
+
+
+def folders_in(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+def read_folder(folder: Path, size: int | None = None, watch: Watch = lambda done, total: None) -> Dataset:
+    """A folder with one sub-folder per class, in the order of their names. An empty one is a class without examples."""
+    classes = folders_in(folder)
+    if not classes:
+        raise ValueError(f"{folder} has no sub-folders: put the images of each class into a folder of its own")
+    files = [(path, label) for label, part in enumerate(classes) for path in images_under(part)]
+    return dataset_of_files(folder, files, [path.name for path in classes], size, watch=watch)
+
+
+def dataset_of_files(
+    folder: Path,
+    files: Sequence[tuple[Path, int]],
+    names: Sequence[str],
+    size: int | None,
+    groups: Groups = (),
+    watch: Watch = lambda done, total: None,
+) -> Dataset:
+    """Labelled files as a data set, without those that cannot be read; `notes` says what was left out or converted.
+
+    ids are positions in the listing, so a file that becomes unreadable does not renumber the others.
+    """
+    if not files:
+        raise ValueError(f"{folder} holds no images: files ending in {', '.join(sorted(SUFFIXES))} are looked for")
+    found = examine([path for path, _ in files], folder, watch)
+    good = [index for index, one in enumerate(found) if not one.fault]
+    if not good:
+        raise ValueError(f"none of the {len(files)} images under {folder} can be read: {found[0].fault}")
+    sizes = {(found[index].height, found[index].width) for index in good}
+    if size is None and len(sizes) > 1:
+        smallest, largest = (f"{w}x{h}" for h, w in (min(sizes), max(sizes)))
+        raise ValueError(
+            f"the images under {folder} have {len(sizes)} sizes, {smallest} to {largest}: "
+            "say which square to cut out, as in --size 224"
+        )
+    shape = (size, size) if size is not None else next(iter(sizes))
+    images = ImageFiles([files[i][0] for i in good], [found[i].digest for i in good], shape, size)
+    labels = np.array([files[i][1] for i in good], dtype=np.int64)
+    data = Dataset.of(images, labels, names, np.array(good, dtype=np.int64)).grouped(groups)
+    return data.noted(*notes(folder, files, found, data))
+
+
+def notes(folder: Path, files: Sequence[tuple[Path, int]], found: Sequence[Found], data: Dataset) -> list[str]:
+    bad = [(path, one.fault) for (path, _), one in zip(files, found, strict=True) if one.fault]
+    grey = [path for (path, _), one in zip(files, found, strict=True) if one.mode in ("1", "L", "LA", "I;16")]
+    empty = [name for name, n in zip(data.names, data.counts, strict=True) if n == 0]
+    said = []
+    if bad:
+        listed = [f"{path.relative_to(folder)} ({fault})" for path, fault in bad]
+        said.append(f"skipped {counted(len(bad), 'file')} that cannot be read: {some(listed)}")
+    if empty:
+        said.append(f"{counted(len(empty), 'class', 'classes')} without images: {some(empty)}")
+    if 0 < len(grey) < len(files) - len(bad):
+        listed = [str(path.relative_to(folder)) for path in grey]
+        said.append(f"{counted(len(grey), 'greyscale image')} made into three equal channels: {some(listed)}")
+    return said
+
+
+def counted(n: int, one: str, many: str = "") -> str:
+    return f"{n} {one if n == 1 else many or one + 's'}"
+
+
+def some(names: Sequence[str]) -> str:
+    return ", ".join(map(printable, names[:SHOWN])) + (" …" if len(names) > SHOWN else "")
+
+
+def examine(paths: Sequence[Path], folder: Path, watch: Watch) -> list[Found]:
+    """Decode every file once, or remember having done it."""
+    memory = cache_root() / "examined" / f"{sha256(os.fsencode(folder.resolve()), MEANING)[:16]}.json"
+    known = recalled(memory)
+    stamps = [stamp(path, folder) for path in paths]
+    missing = [index for index, key in enumerate(stamps) if key not in known]
+    try:
+        # Decoding releases the interpreter's lock.
+        with quiet(), ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+            for done in range(0, len(missing), BLOCK):
+                block = missing[done : done + BLOCK]
+                for place, one in enumerate(pool.map(lambda index: look(paths[index]), block)):
+                    known[stamps[block[place]]] = one
+                    watch(done + place + 1, len(missing))
+                if (done // BLOCK) % REMEMBERED == REMEMBERED - 1:
+                    remember(memory, known, stamps)
+    finally:  # an interrupted examination goes on where it stopped
+        if missing:
+            remember(memory, known, stamps)
+    return [known[key] for key in stamps]
+
+
+def stamp(path: Path, folder: Path) -> str:
+    try:
+        facts = path.stat()
+    except OSError:  # a broken link, or a folder that may not be entered
+        return str(path.relative_to(folder))
+    return f"{path.relative_to(folder)}|{facts.st_size}|{facts.st_mtime_ns}"
+
+
+def recalled(memory: Path) -> dict[str, Found]:
+    """What is remembered; a memory that is damaged or out of reach is made anew."""
+    try:
+        return {key: Found(*facts) for key, facts in json.loads(memory.read_text("ascii")).items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def remember(memory: Path, known: dict[str, Found], stamps: Sequence[str]) -> None:
+    """Keep what is known about the files that are there; those that could not be opened are tried again next time."""
+    kept = {key: known[key] for key in stamps if key in known and known[key].digest}
+    with suppress(OSError):  # only a convenience
+        write_atomic(memory, json.dumps(kept, indent=0).encode("ascii"))  # escapes what is not Unicode in a name
+
+
+def look(path: Path) -> Found:
+    digest = ""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise ValueError("not a file that can be read" if not path.is_dir() else "a folder that may not be opened")
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        with Image.open(path) as image:
+            check_readable(image)
+            width, height, mode = *image.size, "I;16" if is_sixteen_bit(image) else image.mode
+            image.draft("RGB", (8, 8))  # JPEG: all of the file is read, but few pixels are made
+            image.load()
+        return Found(width, height, mode, digest, "")
+    except Exception as error:  # a damaged file can fail in any way
+        said = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
+        return Found(0, 0, "", digest, " ".join(said.replace(str(path), "it").split()))

@@ -1,0 +1,156 @@
+"""Do models find the same classes hard? And does what is hard without an attack stay hard under one?"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import ndtri
+from scipy.stats import rankdata
+
+from leastwise.insight.accuracy_drop import CONFIDENCE, DRAWS, Estimate, percentiles
+from leastwise.insight.confusion import SHUFFLES
+from leastwise.insight.features import PerClass
+
+Profiles = Float[np.ndarray, "m k"]  # class accuracies of several models
+MoreProfiles = Float[np.ndarray, "others k"]
+Pairs = Float[np.ndarray, "m m"]
+Splits = Float[np.ndarray, "s k"]  # something of each class, once for each way to split its images
+
+
+@dataclass(frozen=True, eq=False)
+class ProfileSimilarity:
+    cosine: Pairs  # of the deviations from the class mean (Benz 2021): Pearson's correlation; NaN without direction
+    p: Pairs  # of a cosine this high if the classes of one model were in any order; NaN on the diagonal
+
+    @property
+    def mean(self) -> float:
+        """Over the pairs of different models; NaN for a single one."""
+        return mean_pair(self.cosine)
+
+
+def profile_similarity(accuracy: Profiles, seed: int = 0, shuffles: int = SHUFFLES) -> ProfileSimilarity:
+    """Cosines of the deviations of every two models with a permutation null, over the classes that all models have."""
+    d = deviations(accuracy)
+    m, k = d.shape
+    found = cosine_matrix(d)
+    rng = np.random.default_rng(seed)
+    as_high = np.zeros((m, m))
+    for _ in range(shuffles):
+        shuffled = d @ d[:, rng.permutation(k)].T
+        as_high += scaled(shuffled, d) >= found - 1e-12
+    # Which of two models is shuffled makes no difference but for chance: both ways are averaged.
+    p = (1 + (as_high + as_high.T) / 2) / (1 + shuffles)
+    return ProfileSimilarity(found, np.where(np.isnan(found) | np.eye(m, dtype=bool), np.nan, p))
+
+
+def deviations(accuracy: Profiles) -> Profiles:
+    """Class accuracies minus their mean, over the classes that no model lacks."""
+    common = accuracy[:, ~np.isnan(accuracy).any(0)]
+    if common.shape[1] < 2:
+        raise ValueError(f"profiles need two classes that all models have, but saw {common.shape[1]}: audit more")
+    return common - common.mean(1, keepdims=True)
+
+
+def cosine_matrix(d: Profiles) -> Pairs:
+    return scaled(d @ d.T, d)
+
+
+def scaled(products: Pairs, d: Profiles) -> Pairs:
+    norms = np.sqrt((d**2).sum(1))
+    # Equal accuracies leave rounding residue after the subtraction; it is no direction.
+    norms = np.where(norms > 1e-12, norms, np.nan)
+    return products / np.outer(norms, norms)
+
+
+def mean_pair(cosine: Pairs) -> float:
+    pairs = cosine[np.triu_indices(len(cosine), 1)]
+    return float(pairs.mean()) if len(pairs) else float("nan")
+
+
+def mean_agreement(accuracy: Profiles, confidence: float = CONFIDENCE, seed: int = 0, draws: int = DRAWS) -> Estimate:
+    """Mean cosine of every two models, with a bootstrap interval over classes."""
+    return over_classes(deviations(accuracy), lambda d: mean_pair(cosine_matrix(d)), confidence, seed, draws)
+
+
+def agreement_difference(
+    a: Profiles, b: MoreProfiles, confidence: float = CONFIDENCE, seed: int = 0, draws: int = DRAWS
+) -> Estimate:
+    """Mean cosine within group B minus within group A, with a bootstrap interval over the classes they share."""
+    m = len(a)
+
+    def difference(d: Profiles) -> float:
+        return mean_pair(cosine_matrix(d[m:])) - mean_pair(cosine_matrix(d[:m]))
+
+    return over_classes(deviations(np.concatenate([a, b])), difference, confidence, seed, draws)
+
+
+def over_classes(
+    d: Profiles, statistic: Callable[[Profiles], float], confidence: float, seed: int, draws: int
+) -> Estimate:
+    """Percentiles of a statistic over classes drawn again; draws in which some model has no direction do not count."""
+    k = d.shape[1]
+    some = (d[:, classes] for classes in np.random.default_rng(seed).integers(0, k, (draws, k)))
+    drawn = np.array([statistic(again - again.mean(1, keepdims=True)) for again in some])
+    return Estimate(statistic(d), *percentiles(drawn[~np.isnan(drawn)], confidence))
+
+
+@dataclass(frozen=True)
+class RankCorrelation:
+    """Spearman's ρ over classes."""
+
+    n: int
+    rho: float
+    low: float
+    high: float
+    p: float  # two-sided, by permutation
+
+
+def rank_correlation(
+    x: PerClass, y: PerClass, confidence: float = CONFIDENCE, seed: int = 0, shuffles: int = SHUFFLES
+) -> RankCorrelation:
+    """Does x predict the order of y? Both must come from different images, or noise that they share correlates them.
+
+    The classes are the sample: the interval says what other classes of the same kind would give. Classes that either
+    lacks are left out.
+    """
+    return mean_rank_correlation(x[None], y[None], confidence, seed, shuffles)
+
+
+def mean_rank_correlation(
+    x: Splits, y: Splits, confidence: float = CONFIDENCE, seed: int = 0, shuffles: int = SHUFFLES
+) -> RankCorrelation:
+    """The mean of Spearman's ρ over several ways to split the images into those for x and those for y.
+
+    With Bonett and Wright's interval (2000): tanh(atanh ρ ± z·√((1 + ρ²/2)/(n − 3))), and a permutation of the classes
+    that is the same in all splits. Fewer images in a half pull ρ towards 0 and never away from it.
+    """
+    both = ~(np.isnan(x) | np.isnan(y)).any(0)
+    x, y = x[:, both], y[:, both]
+    n = x.shape[1]
+    nan = float("nan")
+    if n < 2:
+        return RankCorrelation(n, nan, nan, nan, nan)
+    a, b = (directions(rankdata(part, axis=1)) for part in (x, y))
+    if not (a.any(1) & b.any(1)).any():
+        return RankCorrelation(n, nan, nan, nan, nan)
+    rho = float(np.einsum("sk,sk->s", a, b).mean())
+    rng = np.random.default_rng(seed)
+    products = np.einsum("sj,sk->jk", a, b) / len(a)
+    rows = np.arange(n)
+    drawn = np.array([products[rows, rng.permutation(n)].sum() for _ in range(shuffles)])
+    p = (1 + int((np.abs(drawn) >= abs(rho) - 1e-12).sum())) / (1 + shuffles)
+    if n <= 3:
+        return RankCorrelation(n, rho, -1.0, 1.0, p)
+    half = float(ndtri((1 + confidence) / 2)) * np.sqrt((1 + rho**2 / 2) / (n - 3))
+    # Of n different ranks none but the perfect order comes closer to 1 than this; atanh 1 would have no width.
+    most = 1 - 12 / (n**3 - n)
+    centre = np.arctanh(np.clip(rho, -most, most))
+    return RankCorrelation(n, rho, min(rho, float(np.tanh(centre - half))), max(rho, float(np.tanh(centre + half))), p)
+
+
+def directions(ranks: Splits) -> Splits:
+    """Ranks minus their mean, of length 1; 0 where all are tied: such a split says nothing of any order."""
+    d = ranks - ranks.mean(1, keepdims=True)
+    norms = np.sqrt((d**2).sum(1, keepdims=True))
+    return np.where(norms > 1e-12, d / np.maximum(norms, 1e-12), 0.0)

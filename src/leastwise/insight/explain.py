@@ -1,0 +1,129 @@
+"""Everything that one audit says about why its weak classes are weak."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from leastwise.audit.evidence import Evidence
+from leastwise.insight.agreement import RankCorrelation, mean_rank_correlation, rank_correlation
+from leastwise.insight.confusion import (
+    SHUFFLES,
+    Communities,
+    Inside,
+    Matrix,
+    Symmetry,
+    against_groups,
+    confusion,
+    in_flow,
+    inside_groups,
+    symmetry,
+)
+from leastwise.insight.features import (
+    Moments,
+    PerClass,
+    Square,
+    inter_class_similarity,
+    intra_class_variance,
+    mean_logit_similarity,
+)
+from leastwise.insight.outputs import class_mean, cvc, entropy
+
+SPLITS = 20  # ways to halve the images
+FEW, MOST = 50, 200  # classes: beyond, fewer permutations; none, and no communities (at 1,000 both take half a minute)
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Under one condition; by class where it is by class."""
+
+    condition: str
+    accuracy: PerClass
+    confusion: Matrix
+    in_flow: PerClass
+    attractor: int | None  # the class that most mistakes end in; None without a mistake
+    symmetry: Symmetry
+    inside: Inside | None  # superclasses, if the data have any
+    communities: Communities | None  # the same, and not too many classes
+    logit_similarity: Square
+    candidates: Mapping[str, PerClass]  # what may make a class weak
+    predicts: Mapping[str, RankCorrelation]  # how each candidate orders the classes' accuracy
+
+
+def explain(evidence: Evidence, condition: str, clean: str = "clean", found: Moments | None = None) -> Explanation:
+    """Candidates: accuracy, entropy and CVC without attack and, with the moments of features, similarity and variance.
+
+    Each is correlated with the accuracy under `condition` over the classes; what comes from the same images is measured
+    on one half of them and the accuracy on the other, because an image that is hard without attack is hard under one
+    too, and classes that are all alike would seem to follow each other by chance. Of several candidates one may be high
+    by chance: what is seen in one model is a hint for the next.
+    """
+    matrix = confusion(evidence, condition)
+    flow = in_flow(matrix)
+    robust = by_class(evidence, condition)
+    candidates = {
+        "clean accuracy": by_class(evidence, clean),
+        "entropy": entropy(evidence, clean),
+        "variance of confidence": cvc(evidence, clean),
+    }
+    of_features = {}
+    if found is not None:
+        of_features = {
+            "similarity to another class": inter_class_similarity(found.means),
+            "variance of features": intra_class_variance(found),
+        }
+    return Explanation(
+        condition=condition,
+        accuracy=robust,
+        confusion=matrix,
+        in_flow=flow,
+        attractor=None if np.isnan(flow).all() else int(flow.argmax()),
+        symmetry=mutual(matrix),
+        inside=inside_groups(matrix, evidence.groups) if evidence.groups else None,
+        communities=against_groups(matrix, evidence.groups, as_many=True)
+        if evidence.groups and evidence.k <= MOST
+        else None,
+        logit_similarity=mean_logit_similarity(evidence, condition),
+        candidates=candidates | of_features,
+        predicts=crossed(evidence, condition, clean)
+        | {name: rank_correlation(values, robust) for name, values in of_features.items()},
+    )
+
+
+def crossed(evidence: Evidence, condition: str, clean: str) -> dict[str, RankCorrelation]:
+    """How accuracy, entropy and CVC of one half of the images order the classes' accuracy on the other half."""
+    without = evidence.conditions[clean]
+    values = {
+        "clean accuracy": evidence.correct(clean).astype(float),
+        "entropy": without.entropy.astype(float),
+        "variance of confidence": without.p_squared.astype(float),  # which CVC rises with, and nothing else
+    }
+    robust = evidence.correct(condition).astype(float)
+    halves = [half for one in split_in_two(evidence.labels) for half in (one, ~one)]
+
+    def by_half(image_values: "np.ndarray", of: "list[np.ndarray]") -> "np.ndarray":
+        return np.stack([class_mean(image_values[half], evidence.labels[half], evidence.k) for half in of])
+
+    y = by_half(robust, [~half for half in halves])
+    return {name: mean_rank_correlation(by_half(one, halves), y) for name, one in values.items()}
+
+
+def split_in_two(labels: "np.ndarray", splits: int = SPLITS, seed: int = 0) -> "Iterator[np.ndarray]":
+    """Random halves of the images of each class; of an odd number one half has one more."""
+    rng = np.random.default_rng(seed)
+    for _ in range(splits):
+        order = np.lexsort((rng.random(len(labels)), labels))
+        place = np.arange(len(labels)) - np.searchsorted(labels[order], labels[order])
+        half = np.empty(len(labels), dtype=bool)
+        half[order] = place % 2 == 0
+        yield half
+
+
+def mutual(matrix: Matrix) -> Symmetry:
+    k = len(matrix)
+    found = symmetry(matrix, shuffles=SHUFFLES if k <= FEW else SHUFFLES // 10 if k <= MOST else 0)
+    return replace(found, p=float("nan")) if k > MOST else found
+
+
+def by_class(evidence: Evidence, condition: str) -> PerClass:
+    return evidence.tally(condition).accuracy.numpy()

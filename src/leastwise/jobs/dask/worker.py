@@ -1,0 +1,181 @@
+"""What a worker of a cluster does: hold the model and the data once, and compute pieces of work from them."""
+
+import faulthandler
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import cloudpickle
+import numpy as np
+import torch
+from distributed import WorkerPlugin, get_worker
+from jaxtyping import Int, UInt8
+from torch import nn
+
+from leastwise import __version__
+from leastwise.core.files import sha256
+from leastwise.core.memory import give_back_memory, steady_memory
+from leastwise.data.dataset import Dataset
+from leastwise.jobs.errands import Brought, do_apart
+from leastwise.jobs.executor import Piece, Work
+from leastwise.models.classifier import inference
+from leastwise.models.fast.prepare import in_form
+
+MOST_SENT = 1 << 30  # bytes of pixels; larger sets are read by every worker from storage that they share
+USER = "leastwise_user_"  # modules that were loaded from a file the user named
+
+Versions = dict[str, str]
+
+
+class Refused(NamedTuple):
+    """The user's mistake: the same everywhere, so that trying again elsewhere is of no use."""
+
+    sentence: str
+
+
+class Answer(NamedTuple):
+    content: bytes
+    seconds: float
+    images: tuple[tuple[str, bytes], ...]
+
+
+def versions() -> Versions:
+    return {"leastwise": __version__, "torch": torch.__version__, "numpy": np.__version__}
+
+
+def packed(work: Work) -> bytes:
+    """Everything a piece is computed from, as bytes that another process can open."""
+    auditor = replace(work.auditor, model=deepcopy(work.auditor.model).to("cpu"))
+    for module in unknown_elsewhere(auditor.model):
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        return cloudpickle.dumps(
+            {"auditor": auditor, "data": portable(work.data), "form": work.form, "threads": torch.get_num_threads()}
+        )
+    except Exception as error:  # a foreign model may hold anything
+        raise ValueError(
+            f"this model or attack cannot be sent to other processes ({type(error).__name__}: {error}): "
+            "save the network as a checkpoint, or leave --engine out"
+        ) from None
+
+
+def unknown_elsewhere(model: nn.Module) -> list[ModuleType]:
+    """Modules that another process could not import: they travel with the model."""
+    names = {type(part).__module__ for part in model.modules()}
+    return [sys.modules[name] for name in sorted(names) if name == "__main__" or name.startswith(USER)]
+
+
+def portable(data: Dataset) -> Dataset:
+    """Only the rows that are used; a set that is too large is read by each worker, from storage that they share."""
+    held: Any = getattr(data.images, "array", data.images)
+    if not isinstance(held, np.ndarray) or len(data) * int(np.prod(data.shape)) > MOST_SENT:
+        return data
+    rows = data.images[data.rows]
+    images = np.ascontiguousarray(rows) if rows.strides[1] > 1 or data.shape[0] > 1 else GreyRows(rows[:, 0])
+    return replace(data, images=images, rows=np.arange(len(data)))
+
+
+class GreyRows:
+    """`[n h w]` seen as `[n 1 h w]` as numpy does it: torch has another kernel, with other last bits, for `[n 1 h w]`
+    that was made in one piece, and a worker must find the bits that this process would."""
+
+    def __init__(self, array: UInt8[np.ndarray, "n h w"]) -> None:
+        self.array, self.shape, self.dtype = np.ascontiguousarray(array), (len(array), 1, *array.shape[1:]), array.dtype
+
+    def __getitem__(self, rows: Int[np.ndarray, " m"], /) -> UInt8[np.ndarray, "m c h w"]:
+        return np.asarray(self.array[:, None][rows])
+
+
+class Inputs(WorkerPlugin):
+    """The model and the data of a task. The scheduler gives every worker, also one that comes later, one copy."""
+
+    def __init__(self, content: bytes) -> None:
+        self.name = f"leastwise-{sha256(content)}"
+        self.content, self.versions = content, versions()
+
+    def setup(self, worker: Any) -> None:
+        self.lock = threading.Lock()
+        self.work: Work | None = None
+        self.opened = 0
+
+    def open(self) -> Work:
+        if self.work is None:
+            check_versions(self.versions)
+            if f"leastwise-{sha256(self.content)}" != self.name:
+                raise RuntimeError("the model and the data arrived damaged")
+            self.work, self.opened, self.content = unpacked(self.content), self.opened + 1, b""
+        return self.work
+
+
+def check_versions(wanted: Versions) -> None:
+    here = versions()
+    other = [f"{name} {here[name]} instead of {wanted[name]}" for name in wanted if here[name] != wanted[name]]
+    if other:
+        raise ValueError(f"the worker {os.uname().nodename} has {', '.join(other)}: install the same versions there")
+
+
+def unpacked(content: bytes) -> Work:
+    held = cloudpickle.loads(content)
+    torch.set_num_threads(held["threads"])
+    steady_memory()
+    auditor, data = held["auditor"], held["data"]
+    auditor = replace(auditor, model=auditor.model.to(auditor.device))
+    for what, wanted, seen in (
+        ("data", auditor.recipe.data, data.digest()),
+        ("model", auditor.recipe.model, auditor.model.digest()),
+    ):
+        if wanted != seen:
+            raise ValueError(
+                f"the worker {os.uname().nodename} does not see the same {what}: "
+                "put files that it reads on storage that all workers share"
+            )
+    first = data.batch(np.arange(min(len(data), auditor.batch_size))).x.to(auditor.device)
+    with inference(auditor.model):
+        prepared = in_form(auditor.model, held["form"], first)
+    return Work(auditor, data, prepared.form, prepared.model, Path())
+
+
+def compute(name: str, wanted: Sequence[Any], limit: float) -> Answer | Refused:
+    """A piece, on a worker. One that takes longer than `limit` seconds ends the worker, and another one tries."""
+    piece = Piece(*wanted)
+    held = get_worker().plugins[name]
+    assert isinstance(held, Inputs)
+    images: list[tuple[str, bytes]] = []
+    with held.lock:  # the number of threads and the mode of the model belong to the process
+        try:
+            work = held.open()
+            begun = time.monotonic()
+            with ended_after(limit), inference(work.auditor.model):
+                content = work.compute(piece, lambda *_: None, lambda file, image: images.append((file, image)))
+            return Answer(content, time.monotonic() - begun, tuple(images))
+        except ValueError as error:
+            return Refused(" ".join(str(error).split()))
+        finally:
+            give_back_memory()
+
+
+def train(wanted: Versions, errand: bytes, mark: str, read: dict[str, bytes]) -> Brought | Refused:
+    """A whole training, on a worker."""
+    try:
+        check_versions(wanted)
+        return do_apart(cloudpickle.loads(errand), Path(mark), read)
+    except ValueError as error:
+        return Refused(" ".join(str(error).split()))
+
+
+@contextmanager
+def ended_after(seconds: float) -> Iterator[None]:
+    """A hanging process cannot stop itself, whatever hangs in it; a timer outside the interpreter can."""
+    faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__ or sys.stderr)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()

@@ -1,0 +1,1 @@
+"""The fastest equivalent form of a network."""

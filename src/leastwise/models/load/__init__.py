@@ -1,0 +1,1 @@
+"""Networks out of files: checkpoints, exported programs, Hugging Face, ONNX, Python functions."""

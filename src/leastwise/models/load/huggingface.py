@@ -1,0 +1,160 @@
+"""A folder that `save_pretrained` wrote for an image classifier. Its weights are read without running code."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from leastwise.core.types import Images, Shape
+from leastwise.models.load.checkpoint import read_torch
+from leastwise.models.optional import Loaded, check_outputs, first_line, optional, quietly, shown
+
+CONFIG = "config.json"
+# Where the folder was and who wrote it: not part of what the network computes.
+CIRCUMSTANCES = ("_name_or_path", "transformers_version")
+
+
+class HuggingFace(nn.Module):
+    """Images to the `.logits` of a transformers model; `settings` puts its configuration into the digest."""
+
+    def __init__(self, net: Any) -> None:
+        super().__init__()
+        for module in net.modules():
+            if hasattr(module, "name_or_path"):
+                module.name_or_path = ""  # else the digest would change with the folder's place
+        self.net = net
+        self.settings = json.dumps(
+            {key: value for key, value in net.config.to_dict().items() if key not in CIRCUMSTANCES},
+            sort_keys=True,
+            default=str,
+        )
+
+    def forward(self, x: Images) -> Tensor:
+        return self.net(x).logits
+
+
+def load_huggingface(folder: Path, shape: Shape, names: Sequence[str], normalised: bool, trust: bool) -> Loaded:
+    """The classifier in `folder`; `normalised` says that the user states mean and std, so the folder's are not used."""
+    config = read_json(folder / CONFIG)
+    if config.get("auto_map") and not trust:
+        raise ValueError(f"{folder} brings its own code (auto_map in {CONFIG}): add --trust if you trust it")
+    net, unused = pretrained(folder, trust)
+    check_outputs(folder, net.config.num_labels, len(names))
+    processor = processing(folder)
+    mean, std = ((), ()) if normalised else normalisation(processor, shape[0])
+    notes = []
+    if mean:
+        notes.append(f"mean {shown(mean)} and std {shown(std)} are those of {folder}'s preprocessor")
+    elif not normalised:
+        notes.append(f"{folder} states no normalisation: if it was trained with one, give --mean and --std")
+    resized = sizes_of(processor)
+    if resized and any(size not in shape[1:] for size in resized):
+        notes.append(
+            f"{folder}'s preprocessor resizes images to {' × '.join(map(str, resized))}; "
+            f"the data's {shape[1]} × {shape[2]} are used as they are"
+        )
+    if unused:
+        notes.append(f"{len(unused)} weights in {folder} are not used: {some(unused)}")
+    notes += label_notes(folder, net.config.id2label, names)
+    return Loaded(HuggingFace(net), mean, std, tuple(notes))
+
+
+def pretrained(folder: Path, trust: bool) -> tuple[Any, list[str]]:
+    """The model with all its weights, and the names of weights that it has no use for."""
+    transformers = optional("transformers", "hf", f"the Hugging Face model in {folder}")
+    safe = any(folder.glob("model*.safetensors"))
+    for path in () if safe else sorted(folder.glob("pytorch_model*.bin")):
+        read_torch(path)  # refuses what would need code to load
+    bar = transformers.utils.logging
+    shows_progress = bar.is_progress_bar_enabled()
+    bar.disable_progress_bar()
+    try:
+        with quietly():
+            net, report = transformers.AutoModelForImageClassification.from_pretrained(
+                str(folder),
+                local_files_only=True,
+                trust_remote_code=trust,
+                use_safetensors=safe,
+                weights_only=True,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # they are reported, and refused below
+                dtype=torch.float32,
+            )
+    except Exception as error:  # the library raises whatever its parts raise
+        raise ValueError(
+            f"{folder} is not an image classifier that transformers can load ({first_line(error)}): "
+            "check the folder, or give path/file.py:function"
+        ) from None
+    finally:
+        if shows_progress:
+            bar.enable_progress_bar()
+    reshaped = [name if isinstance(name, str) else name[0] for name in report["mismatched_keys"]]
+    absent = sorted({*report["missing_keys"], *reshaped})
+    if absent:
+        raise ValueError(
+            f"{folder} has no weights that fit {some(absent)}, which would be random: "
+            "it is not a finished classifier, fine-tune it first"
+        )
+    return net, sorted(report["unexpected_keys"])
+
+
+def some(names: Sequence[str], most: int = 3) -> str:
+    return ", ".join(names[:most]) + (" …" if len(names) > most else "")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} is not readable JSON ({first_line(error)}): save the model again") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} must hold an object, but holds {type(content).__name__}: save the model again")
+    return content
+
+
+def processing(folder: Path) -> dict[str, Any]:
+    """How the images were prepared, if the folder says; newer versions put it into a file of another name."""
+    if (folder / "preprocessor_config.json").is_file():
+        return read_json(folder / "preprocessor_config.json")
+    if (folder / "processor_config.json").is_file():
+        return read_json(folder / "processor_config.json").get("image_processor", {})
+    return {}
+
+
+def normalisation(processor: dict[str, Any], channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and std for pixels in [0, 1], one per channel; empty if the network takes the pixels as they are.
+
+    The processor maps a byte p to (p·scale - offset - mean) / std; with x = p / 255 that is
+    (x - (mean + offset) / (255·scale)) / (std / (255·scale)).
+    """
+    mean, std = processor.get("image_mean"), processor.get("image_std")
+    if mean is None or std is None or not processor.get("do_normalize", True):
+        mean, std = 0.0, 1.0
+    rescales = processor.get("do_rescale", True)
+    scale = 255 * processor.get("rescale_factor", 1 / 255) if rescales else 255.0
+    offset = 1.0 if rescales and processor.get("rescale_offset", False) else 0.0
+    means = [(m + offset) / scale for m in (mean if isinstance(mean, list) else [mean] * channels)]
+    stds = [s / scale for s in (std if isinstance(std, list) else [std] * channels)]
+    unchanged = all(abs(m) < 1e-9 for m in means) and all(abs(s - 1) < 1e-9 for s in stds)
+    return ((), ()) if unchanged else (tuple(means), tuple(stds))
+
+
+def sizes_of(processor: dict[str, Any]) -> tuple[int, ...]:
+    """Height and width, or the shortest edge, that images are resized to; empty if they are not or it is not said."""
+    size = processor.get("size") if processor.get("do_resize", True) else None
+    if isinstance(size, dict):
+        return tuple(size[key] for key in ("height", "width", "shortest_edge") if isinstance(size.get(key), int))
+    return (size,) if isinstance(size, int) else ()
+
+
+def label_notes(folder: Path, labels: dict[int, str], names: Sequence[str]) -> list[str]:
+    theirs = [str(labels[c]) for c in sorted(labels)]
+    unnamed = theirs == [f"LABEL_{c}" for c in range(len(theirs))] or list(names) == list(map(str, range(len(names))))
+    if unnamed or [t.lower() for t in theirs] == [n.lower() for n in names]:
+        return []
+    return [
+        f"{folder} calls its classes {some(theirs, 5)}, the data {some(names, 5)}: check that their order is the same"
+    ]

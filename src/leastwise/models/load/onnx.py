@@ -1,0 +1,85 @@
+"""ONNX files, run by onnxruntime on the CPU: a black box."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from leastwise.core.files import sha256
+from leastwise.core.types import Images, Shape
+from leastwise.models.blackbox import QUERIES_ONLY, BlackBox
+from leastwise.models.optional import Loaded, check_images, check_outputs, first_line, optional
+
+NUMBERS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
+
+
+@dataclass(frozen=True)
+class Session:
+    """Images to logits. A graph with a fixed batch gets blocks of that size, the last filled up with copies."""
+
+    session: Any
+    input: str
+    output: str
+    number: type
+    batch: int | None
+
+    def __call__(self, x: Images) -> "np.ndarray":
+        pixels: np.ndarray = x.numpy().astype(self.number)
+        if self.batch is None:
+            return self.ask(pixels)
+        blocks = [pixels[i : i + self.batch] for i in range(0, len(pixels), self.batch)]
+        whole = [np.concatenate([b, np.repeat(b[-1:], self.batch - len(b), axis=0)]) for b in blocks]
+        return np.concatenate([self.ask(block) for block in whole])[: len(pixels)]
+
+    def ask(self, pixels: "np.ndarray") -> "np.ndarray":
+        (answer,) = self.session.run([self.output], {self.input: pixels})
+        return answer
+
+
+def load_onnx(path: Path, shape: Shape, k: int) -> Loaded:
+    runtime = optional("onnxruntime", "onnx", f"the ONNX file {path}")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.log_severity_level = 4  # what goes wrong is raised; the log would say it a second time
+    try:
+        session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's errors share no other base
+        raise ValueError(
+            f"{path} cannot be read as an ONNX model ({first_line(error)}): check the file, or export it anew"
+        ) from None
+    inputs = session.get_inputs()
+    if len(inputs) != 1 or inputs[0].type not in NUMBERS:
+        seen = ", ".join(f"{i.name} {i.type}" for i in inputs)
+        raise ValueError(f"{path} must take one batch of float images, but takes {seen}: export it so")
+    check_images(path, inputs[0].shape, shape)
+    output = logits_among(path, session.get_outputs(), k)
+    first = inputs[0].shape[0]
+    batch = first if isinstance(first, int) else None
+    notes = [f"{path} is an ONNX file: {QUERIES_ONLY}"]
+    if batch is not None:
+        notes.append(f"{path} takes exactly {batch} image{'' if batch == 1 else 's'} at a time, which makes it slower")
+    ask = Session(session, inputs[0].name, output, NUMBERS[inputs[0].type], batch)
+    return Loaded(BlackBox(ask, content_of(path)), notes=tuple(notes))
+
+
+def logits_among(path: Path, outputs: list[Any], k: int) -> str:
+    """The output called logits, or the only one that can have one number per class."""
+    tables = [o for o in outputs if len(o.shape) == 2]
+    if len(tables) == 1 and isinstance(tables[0].shape[1], int):
+        check_outputs(path, tables[0].shape[1], k)
+    fitting = [o.name for o in tables if not isinstance(o.shape[1], int) or o.shape[1] == k]
+    if "logits" in fitting:
+        return "logits"
+    if len(fitting) != 1:
+        seen = ", ".join(f"{o.name} {o.shape}" for o in outputs)
+        raise ValueError(f"{path} must have one output of {k} logits per image, but has {seen}: export it so")
+    return fitting[0]
+
+
+def content_of(path: Path) -> str:
+    """A hash of the file, and of the neighbours it names: large weights are kept beside it."""
+    graph = path.read_bytes()
+    neighbours = sorted(p for p in path.parent.iterdir() if p.is_file() and p != path and p.name.encode() in graph)
+    return sha256(graph, *(part for p in neighbours for part in (p.name.encode(), p.read_bytes())))

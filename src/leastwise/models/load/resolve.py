@@ -1,0 +1,151 @@
+"""From what a user types to a Classifier: a function, a checkpoint, an exported program, a folder or an ONNX file."""
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from torch import nn
+
+from leastwise.core.types import Shape
+from leastwise.models.classifier import Classifier, wrap
+from leastwise.models.exported import load_exported
+from leastwise.models.load.checkpoint import load_checkpoint
+from leastwise.models.load.huggingface import CONFIG, load_huggingface
+from leastwise.models.load.onnx import load_onnx
+from leastwise.models.optional import Loaded
+
+
+def resolve(
+    spec: str | Path | nn.Module | Callable[..., Any],
+    shape: Shape,
+    names: Sequence[str],
+    arch: str | None = None,
+    mean: Sequence[float] = (),
+    std: Sequence[float] = (),
+    trust: bool = False,
+) -> Classifier:
+    """`spec` as a Classifier for images of `shape` and the classes `names`.
+
+    A function is code, and naming one is asking for it to run. Files run none, except what only `trust` opens:
+    exported programs and folders that bring code.
+    """
+    if not isinstance(spec, str | Path):
+        return wrap(spec, len(names), mean, std)
+    place, _, name = str(spec).rpartition(":")
+    path = Path(spec)
+    if place and name.isidentifier():
+        refuse_arch(spec, arch)
+        return wrap(built(str(spec), module_at(place), name), len(names), mean, std)
+    if path.is_dir() or path.suffix in (".pt2", ".onnx"):
+        refuse_arch(spec, arch)
+        found = load_foreign(existing(path), shape, names, bool(mean or std), trust)
+        return Classifier(found.net, len(names), mean or found.mean, std or found.std, notes=found.notes)
+    if path.suffix == ".py":
+        raise ValueError(f"{spec} is a Python file: say which function returns the network, as in {spec}:build")
+    model = load_checkpoint(existing(path), arch, shape, len(names), mean, std)
+    check_same_task(str(spec), model, shape, names)
+    return model
+
+
+def load_foreign(path: Path, shape: Shape, names: Sequence[str], normalised: bool, trust: bool) -> Loaded:
+    if path.suffix == ".pt2":
+        return load_exported(path, shape, len(names), trust)
+    if path.suffix == ".onnx":
+        return load_onnx(path, shape, len(names))
+    if (path / CONFIG).is_file():
+        return load_huggingface(path, shape, names, normalised, trust)
+    inside = sorted(p.name for p in path.glob("*.pt"))
+    hint = f"did you mean {path / inside[0]}?" if inside else "give a checkpoint file or a Hugging Face model's folder"
+    raise ValueError(f"there is no model {str(path)!r}, it is a folder without {CONFIG}: {hint}")
+
+
+def existing(path: Path) -> Path:
+    if not path.exists():
+        raise ValueError(
+            f"there is no model {str(path)!r}: give a checkpoint, a Hugging Face folder, an .onnx or .pt2 file, "
+            "path/file.py:function or package.module:function"
+        )
+    return path
+
+
+def refuse_arch(spec: str | Path, arch: str | None) -> None:
+    if arch is not None:
+        raise ValueError(f"{spec} brings its own network: leave --arch out")
+
+
+def check_same_task(spec: str, model: Classifier, shape: Shape, names: Sequence[str]) -> None:
+    """A checkpoint knows what it was trained on; other classes in the same number would give a wrong table."""
+    if model.trained_on is None:
+        return
+    unnamed = list(names) == [str(c) for c in range(len(names))]
+    theirs = model.trained_on
+    if list(theirs.names) != list(names) and not (unnamed and len(names) == len(theirs.names)):
+        fewer = set(theirs.names) < set(names)
+        fix = f"add --only {','.join(theirs.names)}" if fewer else "use data with the same classes in the same order"
+        raise ValueError(
+            f"{spec} was trained on the classes {', '.join(theirs.names)}, but the data has {', '.join(names)}: {fix}"
+        )
+    if theirs.shape != shape:
+        raise ValueError(f"{spec} was trained on images of shape {theirs.shape}, but the data has {shape}")
+
+
+def module_at(place: str) -> ModuleType:
+    if place.endswith(".py"):
+        path = Path(place)
+        if not path.is_file():
+            raise ValueError(f"there is no file {place!r}: check the path before the colon")
+        sys.path.insert(0, str(path.parent.resolve()))  # as `python file.py` does: it may import its neighbours
+        name = f"leastwise_user_{path.stem}"
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None and spec.loader is not None
+        loader = spec.loader
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module  # dataclasses and pickles inside the file look their module up by name
+        guarded(place, lambda: loader.exec_module(module))
+        return module
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))  # as `python -m` does: the user's own modules are found
+    try:
+        return importlib.import_module(place)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ValueError(f"cannot import {place!r} ({reason}): check it, or give path/file.py:function") from error
+
+
+def guarded(what: str, code: Callable[[], Any]) -> Any:
+    """Run the user's code; if it fails, say so in their words."""
+    try:
+        return code()
+    except (Exception, SystemExit) as error:
+        raise ValueError(f"{what} failed with {type(error).__name__}: {error}") from error
+
+
+def needs_one_argument(function: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # some builtins do not say
+        return False
+    return sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters) == 1
+
+
+def built(spec: str, module: ModuleType, name: str) -> Any:
+    """A module or function: the object of that name, or what it returns when called without arguments."""
+    named = getattr(module, name, None)
+    if isinstance(named, nn.Module):
+        return named
+    if not callable(named):
+        raise ValueError(f"{spec} names no function: define {name}() there, returning a torch.nn.Module")
+    if not isinstance(named, type) and needs_one_argument(named):
+        return named  # a function from images to logits
+    made = guarded(spec, named)
+    if isinstance(made, type) or not callable(made):
+        raise ValueError(
+            f"{spec} must return a torch.nn.Module or a function from images to logits, "
+            f"but returned {type(made).__name__}"
+        )
+    return made

@@ -1,0 +1,70 @@
+"""What the readers of other projects' files share: lazy imports, silence, and the first comparison with the data."""
+
+import importlib
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from leastwise.core.types import Shape
+
+
+class Loaded(NamedTuple):
+    """A network from someone's file, the normalisation stated beside it, and what to tell the user."""
+
+    net: nn.Module
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def optional(package: str, extra: str, why: str) -> Any:
+    """A package that only some users need; heavy ones would slow every command down if they were always imported."""
+    try:
+        with quietly():
+            return importlib.import_module(package)
+    except ImportError as error:
+        raise ValueError(f"{why} needs {package} ({error}): pip install 'leastwise[{extra}]'") from None
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Other libraries log and warn about what we report in one sentence, or about their own future."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def check_images(path: Path, takes: Sequence[Any], shape: Shape) -> None:
+    """`takes` is what the file states as its input: batch, channels, height, width; what is no number is free."""
+    stated = [size if isinstance(size, int) else None for size in takes]
+    fits = len(stated) == 4 and all(size in (None, have) for size, have in zip(stated[1:], shape, strict=False))
+    if not fits:
+        wants = " × ".join("any" if size is None else str(size) for size in stated[1:]) or "nothing"
+        have = " × ".join(map(str, shape))
+        raise ValueError(f"{path} takes images of {wants}, but the data has {have}: resize the data or export it anew")
+
+
+def check_outputs(path: Path, outputs: int, k: int) -> None:
+    if outputs != k:
+        raise ValueError(
+            f"{path} has {outputs} outputs, but the data has {k} classes: "
+            "use the data set it was trained on, or relabel the data"
+        )
+
+
+def first_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
+
+
+def shown(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:.4g}" for value in values)

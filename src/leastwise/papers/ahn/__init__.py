@@ -1,0 +1,1 @@
+"""Ahn et al.: exhibits, drawings, verdicts, printed numbers."""

@@ -1,0 +1,1 @@
+"""Benz et al. 2021: exhibits, drawings, verdicts, printed numbers."""

@@ -1,0 +1,317 @@
+"""Benz, Zhang, Karjauv, Kweon: Robustness May Be at Odds with Fairness (PMLR 148, 2021). It counts classes from 1."""
+
+from collections.abc import Iterable
+
+from leastwise.papers.exhibit import BN, LAST_STEP, Exhibit, Paper
+from leastwise.papers.recipes import Images, Measured, Released, Settings, Threat, Trained
+
+CAT = 3  # the paper's class 4
+IMAGENET = Images("imagenet")
+THREAT = Threat(8 / 255, 2 / 255)
+BOTH = ("clean", "pgd20")
+SETTING = (
+    "epochs, batch size and learning rate are not given: 200 epochs, batches of 128, 0.1 divided by ten at 100 and 150"
+)
+RADIUS = (
+    "radius and steps of attacks on CIFAR are not given: Linf 8/255, ten steps of 2/255 in training, twenty in test"
+)
+WHICH = "which networks stand in the figure is not said in the text: those of the pre-registered list that exist here"
+
+SMALL_IMAGES = ("vgg16-bn", "vgg19-bn", "resnet18", "resnet50", "densenet121", "densenet169", "googlenet")
+MORE = ("resnet56", "wrn-28-10", "resnext29-32x4d")
+STANDARD_IMAGENET = (
+    "vgg16-bn-imagenet",
+    "resnet18-imagenet",
+    "resnet50-imagenet",
+    "wide-resnet50-2",
+    "resnext50-32x4d",
+    "densenet121-imagenet",
+    "googlenet-imagenet",
+    "inception-v3",
+)
+ROBUST_IMAGENET = ("resnet18-imagenet", "resnet50-imagenet", "wide-resnet50-2", "resnext50-32x4d", "vgg16-bn-imagenet")
+CORRUPTIONS = tuple(
+    f"{name}:3" for name in ("brightness", "contrast", "gaussian_noise", "defocus_blur", "frost", "fog", "pixelate")
+)
+DIGITS = ("mnist", "svhn")
+DATA_SETS = ("mnist", "svhn", "cifar10", "cifar100", "tiny-imagenet")
+PROTOCOL_SETS = (*DATA_SETS, "imagenet")
+UNDIVIDED = "whether the loss is divided by the weights is not said: it is not"
+
+
+def network(
+    data: str,
+    arch: str,
+    method: str = "standard",
+    settings: Settings = (),
+    *,
+    fair: tuple[str, ...] = (),
+    change: tuple[str | int, ...] = (),
+    source: Trained | None = None,
+    weight_decay: float = 1e-4,
+    optimiser: str = "sgd",
+    schedule: str = "steps",
+) -> Trained:
+    return Trained(
+        Images(data, change),
+        arch,
+        method,
+        settings,
+        None if method == "standard" else threat_of(data),
+        fair,
+        epochs=200,
+        drops=(100, 150) if schedule == "steps" else (),
+        weight_decay=weight_decay,
+        optimiser=optimiser,
+        rate=1e-3 if optimiser == "adam" else 0.1,
+        schedule=schedule,
+        augment="none" if data in DIGITS else "crop-flip",
+        source=source,
+    )
+
+
+def threat_of(data: str) -> Threat:
+    """Networks of ImageNet are others', robust in L2."""
+    return {"mnist": Threat(0.3, 0.01, 40), "imagenet": Threat(3.0, 0.5, 20, "l2")}.get(data, THREAT)
+
+
+def measured(model: Trained | Released, conditions: tuple[str, ...] = ("clean",), each_epoch: bool = False) -> Measured:
+    threat = threat_of(model.data.name) if any(c.startswith("pgd") for c in conditions) else None
+    return Measured(model, Images(model.data.name), conditions, threat, each_epoch=each_epoch)
+
+
+def architectures(data: str, archs: Iterable[str]) -> dict[str, Measured]:
+    return {f"{data} {arch}": measured(network(data, arch)) for arch in archs}
+
+
+def imagenet(archs: Iterable[str], kind: str) -> dict[str, Measured]:
+    nets = (Released(f"{kind}/{arch}", arch, IMAGENET) for arch in archs)
+    return {f"{kind} {net.arch}": measured(net) for net in nets}
+
+
+def fair(method: str) -> Trained:
+    settings: Settings = (("fair-weighting.alpha", 0.05), ("fair-weighting.floor", 0.05))
+    return network("cifar10", "resnet56", method, settings, fair=("fair-weighting",))
+
+
+def important(arch: str, method: str, weight: float) -> Trained:
+    settings: Settings = (("important-class.label", CAT), ("important-class.weight", weight))
+    return network("cifar10", arch, method, settings, fair=("important-class",))
+
+
+PLAIN = measured(network("cifar10", "resnet56"))
+SOURCES = {kind: network("cifar10", "resnet18", method) for kind, method in (("NRF", "standard"), ("RF", "pgd-at"))}
+
+EXHIBITS = (
+    Exhibit(
+        "benz2021/fig1",
+        "Class accuracy and robustness of a standard ResNet-18 on CIFAR-10",
+        "2×2 bars: accuracy and robustness, as they are and minus their mean",
+        {"standard": measured(network("cifar10", "resnet18"), BOTH)},
+        (SETTING, RADIUS),
+        ("C1",),
+    ),
+    Exhibit(
+        "benz2021/fig2",
+        "The same of an adversarially trained ResNet-18",
+        "2×2 bars: accuracy and robustness, as they are and minus their mean",
+        {"adversarial": measured(network("cifar10", "resnet18", "pgd-at"), BOTH)},
+        (SETTING, RADIUS),
+        ("C1", "C2"),
+    ),
+    Exhibit(
+        "benz2021/fig3",
+        "Architectures on digits",
+        "bars of deviation and a model × model matrix of cosines, for MNIST and for SVHN",
+        architectures("mnist", ("convnet", "lenet5")) | architectures("svhn", SMALL_IMAGES),
+        (SETTING, WHICH),
+        ("C3",),
+    ),
+    Exhibit(
+        "benz2021/fig4",
+        "Architectures on CIFAR",
+        "deviations and cosines, for CIFAR-10 and for CIFAR-100",
+        architectures("cifar10", SMALL_IMAGES + MORE) | architectures("cifar100", SMALL_IMAGES + MORE),
+        (SETTING, WHICH),
+        ("C3",),
+    ),
+    Exhibit(
+        "benz2021/fig5",
+        "Architectures on Tiny-ImageNet and ImageNet",
+        "deviations and cosines, for each",
+        architectures("tiny-imagenet", SMALL_IMAGES) | imagenet(STANDARD_IMAGENET, "standard"),
+        (SETTING, WHICH),
+        ("C3",),
+    ),
+    Exhibit(
+        "benz2021/fig6",
+        "Optimisers, weight decay and learning rate on CIFAR-10",
+        "bars of deviation and cosines of four trainings",
+        {
+            "SGD, 1e-4": measured(network("cifar10", "resnet18")),
+            "Adam": measured(network("cifar10", "resnet18", optimiser="adam")),
+            "weight decay 1e-5": measured(network("cifar10", "resnet18", weight_decay=1e-5)),
+            "cyclic": measured(network("cifar10", "resnet18", schedule="cyclic")),
+        },
+        (
+            SETTING,
+            "the network is not named: ResNet-18, as pre-registered",
+            "rates of Adam and of the cyclic schedule are not given: 0.001, and two triangles between 0 and 0.1",
+        ),
+        ("C3",),
+    ),
+    Exhibit(
+        "benz2021/fig7",
+        "Class accuracy while training on digits",
+        "a line per class over the epochs, for MNIST and for SVHN",
+        {
+            "mnist": measured(network("mnist", "lenet5"), each_epoch=True),
+            "svhn": measured(network("svhn", "resnet18"), each_epoch=True),
+        },
+        (SETTING, "the networks are not named: LeNet and ResNet-18"),
+    ),
+    Exhibit(
+        "benz2021/fig8",
+        "Class accuracy while training on CIFAR",
+        "a line per class over the epochs, for CIFAR-10 and for CIFAR-100",
+        {data: measured(network(data, "resnet18"), each_epoch=True) for data in ("cifar10", "cifar100")},
+        (SETTING, "the network is not named: ResNet-18"),
+    ),
+    Exhibit(
+        "benz2021/fig9",
+        "A standard and an adversarially trained ResNet-50 on ImageNet",
+        "lines of deviation and their cosine",
+        imagenet(("resnet50-imagenet",), "standard") | imagenet(("resnet50-imagenet",), "robust-l2-3.0"),
+        (),
+        ("C2", "C4"),
+    ),
+    Exhibit(
+        "benz2021/fig10",
+        "Five robust networks on ImageNet",
+        "lines of deviation",
+        imagenet(ROBUST_IMAGENET, "robust-l2-3.0"),
+        ("which five of the released networks (Salman et al. 2020) is not said: those that are named here",),
+    ),
+    Exhibit(
+        "benz2021/fig11",
+        "How alike the five robust networks are",
+        "model × model matrix of cosines",
+        imagenet(ROBUST_IMAGENET, "robust-l2-3.0"),
+        ("which five of the released networks (Salman et al. 2020) is not said: those that are named here",),
+        ("C3", "C5"),
+    ),
+    Exhibit(
+        "benz2021/fig12",
+        "Confusions of ResNet-56 on CIFAR-10",
+        "10×10 matrix of counts with its symmetry",
+        {"standard": PLAIN},
+        (SETTING,),
+        ("C6",),
+    ),
+    Exhibit(
+        "benz2021/fig13",
+        "Confusions of ResNet-56 on CIFAR-100 by superclass",
+        "three matrices with an empty diagonal: all classes in superclass order, people, people taken for reptiles",
+        {"standard": measured(network("cifar100", "resnet56"))},
+        (SETTING,),
+        ("C6",),
+    ),
+    Exhibit(
+        "benz2021/fig14",
+        "ResNet-18 trained on robust and on non-robust features",
+        "bars of deviation and a 2×2 matrix of cosines, for each construction",
+        {
+            f"{kind}, {change[0]}": measured(network("cifar10", "resnet18", change=change, source=source))
+            for kind, source in SOURCES.items()
+            for change in (("matched",), ("targeted_set", "random"))
+        },
+        (SETTING, RADIUS, "how the data were made is not said: both constructions of Ilyas et al. (2019)"),
+        ("C3",),
+    ),
+    Exhibit(
+        "benz2021/fig15",
+        "Fair weights in standard and adversarial training of ResNet-56",
+        "three panels of bars of deviation: standard, adversarial, adversarial under attack",
+        {
+            "standard": PLAIN,
+            "standard fair": measured(fair("standard")),
+            "adversarial": measured(network("cifar10", "resnet56", "pgd-at"), BOTH),
+            "adversarial fair": measured(fair("pgd-at"), BOTH),
+        },
+        (
+            SETTING,
+            RADIUS,
+            "which accuracy steers the weights is not said: that of the images as they are trained on",
+            "the rule drives weights below zero after 20 epochs: they have a floor of 0.05",
+            UNDIVIDED,
+        ),
+        ("C23",),
+    ),
+    Exhibit(
+        "benz2021/table1",
+        "One important class: a fixed weight for cat",
+        "accuracy of cat and overall for five weights",
+        {
+            f"{weight:g}": PLAIN if weight == 1 else measured(important("resnet56", "standard", weight))
+            for weight in (1.0, 10.0, 20.0, 50.0, 100.0)
+        },
+        (SETTING, UNDIVIDED),
+        classes=(CAT,),
+    ),
+    Exhibit(
+        "benz2021/fig16",
+        "Common corruptions of CIFAR-10",
+        "bars of deviation by condition and a matrix of cosines between conditions",
+        {"standard": measured(network("cifar10", "resnet56"), (*BOTH, *CORRUPTIONS))},
+        (SETTING, RADIUS, "the severity is not given: 3"),
+        ("C24",),
+    ),
+    Exhibit(
+        "benz2021/protocol",
+        "What was pre-registered: both trainings on every data set, robustness over epochs, corruptions under both",
+        "bars, curves and matrices of class accuracy and robustness",
+        {
+            f"{data} {kind}": measured(network(data, "resnet18", method), BOTH, each_epoch=True)
+            for data in DATA_SETS
+            for kind, method in (("standard", "standard"), ("adversarial", "pgd-at"))
+        }
+        | {
+            f"imagenet {kind}": measured(Released(f"{weights}/resnet50-imagenet", "resnet50-imagenet", IMAGENET), BOTH)
+            for kind, weights in (("standard", "standard"), ("adversarial", "robust-l2-3.0"))
+        }
+        | {
+            "important class, adversarial": measured(important("resnet18", "pgd-at", 10.0), BOTH),
+            "corruptions, adversarial": measured(network("cifar10", "resnet18", "pgd-at"), (*BOTH, *CORRUPTIONS)),
+        },
+        (
+            SETTING,
+            RADIUS,
+            "MNIST is attacked as in Tian et al.: Linf 0.3, 40 steps of 0.01",
+            "networks of ImageNet are released ones, and the robust one is robust in L2: L2 3.0, twenty steps of 0.5",
+            UNDIVIDED,
+            "the weight of the important class is not given: 10",
+        ),
+        ("C1", "C2", "C4", "C24"),
+    ),
+    Exhibit(
+        "benz2021/extras",
+        "What was proposed or tried without numbers: regularisers, targeted training, similarity of mean logits",
+        "class accuracy and robustness of each, and a matrix of cosines of mean logits",
+        {
+            kind: measured(network("cifar10", "resnet18", "pgd-at", fair=fair), BOTH)
+            for kind, fair in (("plain", ()), ("confusions", ("confusion",)), ("similarity", ("similarity",)))
+        }
+        | {"targeted": measured(network("cifar10", "resnet18", "targeted-at", (("target", CAT),)), BOTH)},
+        (SETTING, RADIUS, "the paper gives no formulas: they are ours"),
+    ),
+)
+
+PAPER = Paper(
+    "benz2021",
+    "Robustness May Be at Odds with Fairness: An Empirical Study on Class-wise Accuracy",
+    "Benz, Zhang, Karjauv, Kweon",
+    "PMLR 148, 2021",
+    1,
+    EXHIBITS,
+    (LAST_STEP, BN),
+)

@@ -1,0 +1,1 @@
+"""What exhibits are drawn with: tables, figures, values."""

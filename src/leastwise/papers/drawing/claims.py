@@ -1,0 +1,186 @@
+"""The end of a page: what the paper claims, what was found, and what that decides."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from leastwise.papers.claims.base import Finding
+from leastwise.papers.claims.table import CLAIMS
+from leastwise.papers.drawing.given import Given
+from leastwise.papers.drawing.tables import UNDEFINED, plain, signs
+from leastwise.papers.exhibit import Exhibit
+from leastwise.papers.results import Judged, Missing
+from leastwise.report.charts.heatmap import written
+from leastwise.report.export import csv_text
+
+TIMES = {"%": 100.0, "points": 100.0, "%²": 1e4}  # findings are shares
+SMOKE = "smoke: shows only that everything runs"
+NOT_MEASURED = "not measured"
+SMALLEST_P = 0.0001
+TINY = 1e-9  # what rounding errors leave of 0
+HEADER = (
+    "claim",
+    "statement",
+    "exhibit",
+    "measured on",
+    "scale",
+    "what",
+    "value",
+    "low",
+    "high",
+    "unit",
+    "p",
+    "this number",
+    "verdict",
+    "why not",
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One number that speaks to a claim, or why there is none."""
+
+    claim: str
+    statement: str
+    exhibit: str
+    on: str
+    scale: str
+    finding: Finding | None
+    verdict: str  # of all numbers of this case together
+    missing: str = ""
+
+    @property
+    def own(self) -> str:
+        """What this number alone says."""
+        return "" if self.scale == "smoke" or self.finding is None else self.finding.verdict
+
+    @property
+    def why_not(self) -> str:
+        return self.missing or (UNDEFINED if self.number == UNDEFINED else "")
+
+    @property
+    def number(self) -> str:
+        if self.finding is None:
+            return ""
+        value, low, high = shown(self.finding)
+        if math.isnan(value):
+            return UNDEFINED
+        unit = f" {self.finding.unit}" if self.finding.unit else ""
+        first, *ends = alike(value, low, high)
+        return f"{first}{unit}{'' if math.isnan(low) else f' [{ends[0]}, {ends[1]}]'}"
+
+    @property
+    def chance(self) -> str:
+        """The p-value; far tails of approximate distributions are not worth their digits."""
+        p = self.finding.p if self.finding else None
+        if p is None or math.isnan(p):
+            return ""
+        return f"p < {SMALLEST_P:g}" if p < SMALLEST_P else f"p = {p:.2g}"
+
+
+@dataclass(frozen=True)
+class Short:
+    """What all cases of a claim say together."""
+
+    claim: str
+    statement: str
+    said: str
+
+
+def summary(found: Sequence[Row]) -> tuple[Short, ...]:
+    """How many cases decide each claim, and how."""
+    verdicts: dict[str, dict[tuple[str, str], str]] = {}
+    statements = {row.claim: row.statement for row in found}
+    for row in found:
+        verdicts.setdefault(row.claim, {})[row.exhibit, row.on] = row.verdict
+    return tuple(Short(claim, statements[claim], counted(tuple(of.values()))) for claim, of in verdicts.items())
+
+
+def counted(verdicts: Sequence[str]) -> str:
+    """Such as: holds in 2 of 3 cases, undecided in 1."""
+    order = ("holds", "does not hold", "undecided", NOT_MEASURED)
+    counts = [(one, verdicts.count(one)) for one in order if one in verdicts]
+    (first, n), *rest = counts
+    cases = "case" if len(verdicts) == 1 else "cases"
+    return ", ".join((f"{first} in {n} of {len(verdicts)} {cases}", *(f"{one} in {n}" for one, n in rest)))
+
+
+def shown(one: Finding) -> tuple[float, float, float]:
+    """In the unit of the finding."""
+    times = TIMES.get(one.unit.partition(" ")[0], 1.0)
+    return times * one.value, times * one.low, times * one.high
+
+
+def alike(*values: float) -> tuple[str, ...]:
+    """With the same decimals, three digits or four of the largest."""
+    largest = max((abs(v) for v in values if math.isfinite(v)), default=0.0)
+    digits = 0 if largest >= 1000 or largest < TINY else 1 if largest >= 10 else 2 - math.floor(math.log10(largest))
+    return tuple("–" if math.isnan(v) else written(v, digits) for v in values)
+
+
+def rows(judged: Sequence[Judged], exhibits: Sequence[Exhibit], scale: str, given: dict[str, Given]) -> tuple[Row, ...]:
+    """In the order of the claims; only of the exhibits that are on the page."""
+    shown = {one.id for one in exhibits}
+    found = []
+    for one in sorted(judged, key=lambda one: int(one.claim[1:])):
+        if one.exhibit not in shown:
+            continue
+        said = CLAIMS[one.claim].statement
+        verdict = SMOKE if scale == "smoke" else one.verdict
+        if not one.findings:
+            why = reason(given[one.exhibit], one)
+            lacking = SMOKE if scale == "smoke" else NOT_MEASURED
+            found.append(Row(one.claim, said, one.exhibit, one.on, scale, None, lacking, why))
+        for number in one.findings:
+            found.append(Row(one.claim, said, one.exhibit, one.on, scale, number, verdict))
+    return tuple(found)
+
+
+def reason(given: Given, judged: Judged) -> str:
+    """What is missing, and why: of the roles that the case names, or else of all of the exhibit."""
+    named = [role for role in given.roles if role in judged.on.split("; ")]
+    whys = []
+    for role in named or given.roles:
+        try:
+            given.found(role)
+        except Missing as missing:
+            whys.append(str(missing))
+    distinct = list(dict.fromkeys(whys))
+    return f"{judged.missing}{': ' if distinct else ''}{'; '.join(distinct[:3])}"
+
+
+def as_csv(found: Sequence[Row]) -> str:
+    lines = [list(HEADER)]
+    for row in found:
+        one = row.finding
+        values = [""] * 6
+        if one is not None:
+            p = "" if one.p is None else f"{one.p:.3g}"
+            values = [one.what, *map(plain, shown(one)), one.unit, p]
+        lines.append(
+            [row.claim, row.statement, row.exhibit, row.on, row.scale, *values, row.own, row.verdict, row.why_not]
+        )
+    return csv_text(lines)
+
+
+def as_latex(found: Sequence[Row]) -> str:
+    body = "".join(
+        " & ".join(
+            signs(cell)
+            for cell in (
+                row.claim,
+                f"{row.exhibit} {row.on}".strip(),
+                row.finding.what if row.finding else row.missing,
+                row.number,
+                row.verdict,
+            )
+        )
+        + " \\\\\n"
+        for row in found
+    )
+    scales = ", ".join(sorted({row.scale for row in found}))
+    return (
+        f"% needs \\usepackage{{booktabs}}; scale {scales}; 95 % intervals over images or classes, not over trainings\n"
+        "\\begin{tabular}{lllll}\n\\toprule\nclaim & measured on & what & value & verdict \\\\\n\\midrule\n"
+        f"{body}\\bottomrule\n\\end{{tabular}}\n"
+    )

@@ -1,0 +1,65 @@
+"""What an exhibit becomes: figures, numbers for its table, pictures and notes."""
+
+import base64
+import io
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Float
+
+from leastwise.papers.drawing.given import Ours
+from leastwise.report.figures import Figure
+
+
+@dataclass(frozen=True)
+class Image:
+    """A picture with the words below it."""
+
+    title: str
+    lines: tuple[str, ...]
+    source: str  # a data URI
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    panels: tuple[Figure, ...] = ()  # side by side
+    wide: tuple[Figure, ...] = ()  # alone
+    ours: Ours = field(default_factory=dict)
+    images: tuple[Image, ...] = ()
+    notes: tuple[str, ...] = ()
+    pairs: bool = False  # panels belong together two by two
+
+    def __add__(self, other: "Drawn") -> "Drawn":
+        return Drawn(
+            self.panels + other.panels,
+            self.wide + other.wide,
+            {**self.ours, **other.ours},
+            self.images + other.images,
+            tuple(dict.fromkeys((*self.notes, *other.notes))),
+            self.pairs or other.pairs,
+        )
+
+
+def together(parts: Iterable[Drawn]) -> Drawn:
+    made = Drawn()
+    for part in parts:
+        made = made + part
+    return made
+
+
+def png(pixels: Float[np.ndarray, "c h w"]) -> str:
+    """An image as a data URI; one channel is grey."""
+    from PIL import Image as Pictures
+
+    levels = np.clip(np.rint(255 * pixels), 0, 255).astype(np.uint8).transpose(1, 2, 0)
+    out = io.BytesIO()
+    Pictures.fromarray(levels.squeeze(2) if levels.shape[2] == 1 else levels).save(out, "PNG")
+    return f"data:image/png;base64,{base64.b64encode(out.getvalue()).decode()}"
+
+
+def numbers(figure: Figure) -> list[dict[str, object]]:
+    """The numbers behind a figure: exactly those that are drawn."""
+    values: list[Mapping[str, object]] = figure.spec["datasets"][figure.spec["data"]["name"]]
+    hidden = {"text", "marked", "about", "kind"}
+    return [{name: value for name, value in row.items() if name not in hidden} for row in values]

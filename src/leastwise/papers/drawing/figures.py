@@ -1,0 +1,288 @@
+"""The kinds of figures that the papers have, from audits to charts; accuracies in percent."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+from jaxtyping import Float
+
+from leastwise.audit.evidence import Evidence
+from leastwise.core.counts import Tally
+from leastwise.insight.agreement import profile_similarity
+from leastwise.insight.confusion import confusion, mistakes, rates, symmetry
+from leastwise.insight.features import cosines, mean_logits
+from leastwise.insight.superclasses import group_ranking, grouped_order
+from leastwise.papers.drawing.drawn import Drawn
+from leastwise.papers.drawing.given import Given, available, names_of
+from leastwise.papers.recipes import Measured
+from leastwise.papers.results import Audited, Missing
+from leastwise.report.charts import bars as charts
+from leastwise.report.charts.bars import Bar, Line, class_lines, deviations
+from leastwise.report.charts.heatmap import NAMED, Look, heat
+from leastwise.report.charts.lines import TICKS, Axes, Series, grouped, lines
+from leastwise.report.figures import CELL, LABELS, LARGEST, MANY, Figure, by_group, class_bars, shortened
+
+ENDS = 3  # weakest and strongest classes that a bundle of lines names
+COSINES = Look("", "cosine", "", digits=2, signed=True, least_top=1.0)
+SHARES = Look()
+COUNTS = Look(unit="images")
+
+
+def plural(n: int, one: str, more: str = "") -> str:
+    return f"{n} {one}" if n == 1 else f"{n} {more or f'{one}s'}"
+
+
+def under(condition: str) -> str:
+    return condition if condition == "clean" else f"under {condition}"
+
+
+def accuracy_panel(given: Given, audited: Audited, title: str) -> Figure:
+    evidence, name = given.shown(audited)
+    order = present(evidence, name)
+    total = 100 * evidence.tally(name).overall
+    about = f"Accuracy of each class: {title}, with 95 % intervals."
+    rows = shortened(class_bars(evidence, name, order))
+    return Figure(title, f"{total:.1f} % overall (dashed), {under(name)}", charts.bars(rows, total, about))
+
+
+def deviation_panel(given: Given, audited: Audited, title: str) -> Figure:
+    evidence, name = given.shown(audited)
+    tally = evidence.tally(name)
+    deviation = (100 * (tally.accuracy - tally.overall)).tolist()
+    rows = [Bar(evidence.names[c], deviation[c]) for c in present(evidence, name)]
+    about = f"Class accuracy minus overall accuracy: {title}, in points."
+    told = f"minus {100 * tally.overall:.1f} % overall, {under(name)}"
+    return Figure(title, told, deviations(shortened(rows), about))
+
+
+def present(evidence: Evidence, name: str) -> list[int]:
+    """Classes with images, in the order of their numbers; of very many, by accuracy, so that the ends can be shown."""
+    accuracy = evidence.tally(name).accuracy.tolist()
+    found = [c for c, a in enumerate(accuracy) if a == a]
+    return found if len(found) <= MANY else sorted(found, key=lambda c: accuracy[c])
+
+
+def profile(audited: Audited) -> "np.ndarray":
+    evidence, name = audited
+    return np.asarray(evidence.tally(name).accuracy.numpy())
+
+
+def deviations_of(given: Given, audits: Mapping[str, Audited], title: str, what: str = "model") -> Figure:
+    """Deviations of several models in one figure: bars, or lines where there are many classes."""
+    names = given.labels(names_of(audits))
+    accuracy = 100 * np.stack([profile(one) for one in audits.values()])
+    keep = np.flatnonzero(~np.isnan(accuracy).any(0))
+    away = accuracy[:, keep] - accuracy[:, keep].mean(1, keepdims=True)
+    if len(keep) > TICKS:
+        order = np.argsort(away.mean(0), kind="stable")
+        keep, away = keep[order], away[:, order]
+    series = [Series(role, tuple(row.tolist())) for role, row in zip(audits, away, strict=True)]
+    labels = [names[c] for c in keep]
+    axes = Axes("class" if len(keep) <= TICKS else "classes, weakest on average first", "points from the class mean")
+    about = f"Class accuracy minus the mean of the classes, {title}."
+    few = len(keep) <= TICKS
+    spec = grouped(series, labels, axes, about, 280) if few else lines(series, axes, about, labels, 280)
+    return Figure(
+        f"Deviations, {title}", f"{plural(len(series), what)}, {plural(len(keep), 'class', 'classes')}", spec, least=520
+    )
+
+
+def cosine_figure(names: Sequence[str], accuracy: Float[np.ndarray, "m k"], title: str) -> Figure:
+    """Model × model (or condition × condition): cosines of the deviations, with the largest p-value of a pair."""
+    found = profile_similarity(accuracy)
+    upper = np.triu_indices(len(names), 1)
+    known = ~np.isnan(found.cosine[upper])
+    cosine, p = found.cosine[upper][known], found.p[upper][known]
+    told = []
+    if len(cosine):
+        pairs = f"mean of {len(cosine)} pairs" if len(cosine) > 1 else "cosine of the pair"
+        told = [f"{pairs} {cosine.mean():.2f}".replace("-", "−"), f"against classes in any order {largest_p(p)}"]
+    alike = [name for name, own in zip(names, found.cosine.diagonal(), strict=True) if np.isnan(own)]
+    told += [f"all classes alike, so without direction: {', '.join(alike)}"] if alike else []
+    return square(names, found.cosine, f"Cosines of deviations, {title}", "; ".join(told), COSINES)
+
+
+def largest_p(p: "np.ndarray") -> str:
+    return f"every pair has p ≤ {p.max():.2g}" if len(p) > 1 else f"p = {p[0]:.2g}"
+
+
+def square(names: Sequence[str], matrix: "np.ndarray", title: str, told: str, look: Look) -> Figure:
+    cells = [(a, b, float(matrix[i, j])) for i, a in enumerate(names) for j, b in enumerate(names)]
+    longest = max(map(len, names), default=0)
+    least = min(130, 7 * longest) + 40 * len(names) if len(names) <= 12 else LABELS + CELL * len(names)
+    return Figure(title, told, heat(cells, names, names, [], look, title), least=least)
+
+
+def alike(
+    given: Given,
+    roles: Sequence[str],
+    title: str,
+    *begin: str,
+    bars: bool = True,
+    matrix: bool = True,
+    called: Mapping[str, str] = MappingProxyType({}),
+) -> Drawn:
+    """Deviations and cosines of some roles under one condition; some may be called by another name."""
+    audits, notes = available(given, roles, *begin)
+    if not audits:
+        return Drawn(notes=notes)
+    notes = (*notes, *stood_in(given, audits))
+    shorter = zip(audits, without_shared_word(audits), strict=True)
+    audits = {called.get(role, short): audits[role] for role, short in shorter}
+    wide = [deviations_of(given, audits, title)] if bars else []
+    if matrix and len(audits) > 1:
+        accuracy = np.stack([profile(one) for one in audits.values()])
+        wide.append(cosine_figure(list(audits), accuracy, title))
+    return Drawn(wide=tuple(wide), notes=notes)
+
+
+def stood_in(given: Given, roles: Iterable[str]) -> tuple[str, ...]:
+    """Where a scale trains one architecture in the place of several, likeness says nothing about architectures."""
+    wanted: dict[str, list[str]] = {}
+    for role in roles:
+        need = given.view.exhibit.needs[role]
+        for recipe, _ in given.view.parts(role):
+            if isinstance(need, Measured) and isinstance(recipe, Measured) and recipe.model.arch != need.model.arch:
+                wanted.setdefault(recipe.model.arch, []).append(need.model.arch)
+    several = {arch: list(dict.fromkeys(named)) for arch, named in wanted.items()}
+    return tuple(
+        f"At this scale {arch} stands for {', '.join(named)}: trainings that differ in their seed only."
+        for arch, named in several.items()
+        if len(named) > 1
+    )
+
+
+def without_shared_word(roles: Iterable[str]) -> list[str]:
+    """The first word of all, such as the data set, is in the title already."""
+    parts = [role.partition(" ") for role in roles]
+    shared = len({first for first, _, _ in parts}) == 1 and all(rest for _, _, rest in parts) and len(parts) > 1
+    return [rest if shared else "".join((first, space, rest)) for first, space, rest in parts]
+
+
+def confusion_figure(
+    given: Given, audited: Audited, title: str, counts: bool = False, diagonal: bool = True, by_groups: bool = False
+) -> Figure:
+    """Who is taken for whom, in percent of the true class or in images; of very many classes the most confused."""
+    evidence, name = given.shown(audited)
+    matrix = confusion(evidence, name)
+    mutual = symmetry(matrix, shuffles=199 if evidence.k > 50 else 1999)
+    values = matrix.astype(np.float64) if counts else 100 * rates(matrix)
+    score = f"{mutual.score:.2f}".replace("-", "−")
+    told = f"{'number of images' if counts else '% of the true class'}, {under(name)}"
+    if mutual.score == mutual.score:
+        told += f"; symmetry {score} (p = {mutual.p:.2g})"
+    wrong = mistakes(matrix)
+    order = [int(c) for c in grouped_order(evidence.groups, evidence.k)] if by_groups else list(range(evidence.k))
+    order = [c for c in order if matrix[c].sum() or matrix[:, c].sum()]
+    if len(order) > 120:
+        busiest = sorted(order, key=lambda c: -int(wrong[c].sum()))[:LARGEST]
+        order, told = [c for c in order if c in set(busiest)], f"{told}; the {LARGEST} classes with most mistakes"
+    firsts = by_group(order, evidence.groups)[1] if by_groups else []
+    return block(evidence.names, values, order, order, title, told, COUNTS if counts else SHARES, firsts, diagonal)
+
+
+def block(
+    names: Sequence[str],
+    values: "np.ndarray",
+    down: Sequence[int],
+    across: Sequence[int],
+    title: str,
+    told: str,
+    look: Look,
+    firsts: Sequence[int] = (),
+    diagonal: bool = True,
+) -> Figure:
+    """Some rows and columns of a matrix."""
+    cells = [(names[a], names[b], float(values[a, b])) for a in down for b in across if diagonal or a != b]
+    if not any(value == value and value for _, _, value in cells):
+        told = f"{told}; every cell is 0"
+    rows, columns = [names[c] for c in down], [names[c] for c in across]
+    least = 130 + 34 * len(across) if len(across) <= 12 else LABELS + CELL * len(across)
+    if len(across) > NAMED:
+        told, least = f"{told}; point at a cell for its classes", 560
+    return Figure(title, told, heat(cells, rows, columns, [names[c] for c in firsts], look, title), least=least)
+
+
+def epoch_figure(
+    names: Sequence[str], epochs: Sequence[Tally], title: str, told: str, classes: Sequence[int] = (), band: bool = True
+) -> Figure:
+    """A line per class over the epochs, the ends of the last one named."""
+    table = 100 * np.stack([tally.accuracy.numpy() for tally in epochs])
+    shown = [c for c in classes or range(len(names)) if not np.isnan(table[:, c]).any()]
+    order = sorted(shown, key=lambda c: table[-1, c])
+    few = min(ENDS, max(1, len(order) // 3))
+    kinds = dict.fromkeys(order[:few], "weak") | dict.fromkeys(order[len(order) - few :], "strong")
+    x = tuple(float(e) for e in range(1, len(epochs) + 1))
+    drawn = [Line(names[c], x, tuple(table[:, c].tolist()), kinds.get(c, "other")) for c in shown]
+    drawn.append(Line("mean of these classes", x, tuple(table[:, shown].mean(1).tolist()), "overall"))
+    key = (
+        ("● weakest at the end", ", ".join(names[c] for c in order[:few])),
+        ("◆ dashed", "mean of these classes"),
+        ("■ strongest", ", ".join(names[c] for c in reversed(order[len(order) - few :]))),
+    )
+    spec = class_lines(drawn, "epoch", "epoch", f"{title}: accuracy of each class over the epochs.", band)
+    return Figure(title, f"{told}; {len(shown)} classes", spec, key)
+
+
+def by_class(
+    given: Given, names: tuple[str, ...], series: Mapping[str, "np.ndarray"], title: str, up: str, digits: int = 1
+) -> Figure:
+    """A line per model over the classes."""
+    labels = given.labels(names)
+    made = [Series(role, tuple(values.tolist())) for role, values in series.items()]
+    spec = lines(made, Axes("class", up, digits=digits), f"{title}, class by class.", labels)
+    return Figure(title, "", spec)
+
+
+def ranked_groups(tallies: Sequence[Tally], evidence: Evidence, title: str, told: str) -> Figure:
+    """Superclasses by accuracy, best first; whiskers reach from the worst to the best class inside."""
+    told = f"{told}; whiskers: from the worst to the best class inside"
+    found = group_ranking(tallies, evidence.groups)
+    rows = [
+        Bar(
+            one.name,
+            100 * one.accuracy,
+            100 * one.lowest,
+            100 * one.highest,
+            about=f"{100 * one.accuracy:.1f} %, its classes {100 * one.lowest:.1f} to {100 * one.highest:.1f} %",
+        )
+        for one in found
+    ]
+    total = 100 * float(np.mean([tally.overall for tally in tallies]))
+    about = f"Superclasses by accuracy: {title}. Whiskers reach from the worst to the best class of each."
+    return Figure(title, told, charts.bars(rows, total, about))
+
+
+def logit_similarity(given: Given, audited: Audited, title: str) -> Figure:
+    """Cosines of the mean logits of every two classes (Benz, §3.2)."""
+    evidence, name = given.shown(audited)
+    m = mean_logits(evidence, name)
+    kept = np.flatnonzero(~np.isnan(m).any(1))
+    centred = m - m.mean(1, keepdims=True)
+    found = cosines(centred[kept])
+    names = [evidence.names[c] for c in kept]
+    return square(names, found, title, f"mean logits, {under(name)}, each freed of its mean", COSINES)
+
+
+def all_classes(k: int) -> Sequence[int]:
+    return range(k)
+
+
+def epochs_of(
+    given: Given,
+    role: str,
+    title: str,
+    begin: str,
+    classes: Callable[[int], Sequence[int]] = all_classes,
+    band: bool = False,
+) -> Drawn:
+    """After each epoch, under the condition whose name begins so; or why not."""
+    try:
+        evidence, name = given.audit(role, begin)
+        each = [tallies[name] for tallies in given.found(role).each]
+        if not each:
+            raise Missing("its epochs were not kept")
+    except Missing as missing:
+        return Drawn(notes=(f"Not shown: {title} ({missing}).",))
+    labels = given.labels(evidence.names)
+    return Drawn(panels=(epoch_figure(labels, each, title, f"test images, {name}", classes(evidence.k), band),))

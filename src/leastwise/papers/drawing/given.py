@@ -1,0 +1,116 @@
+"""What an exhibit was given to draw: audits by role, or the reason why there are none."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from leastwise.audit.evidence import Evidence
+from leastwise.insight.features import Moments
+from leastwise.papers.exhibit import Paper
+from leastwise.papers.recipes import Absent, Measured, Recipe, networks
+from leastwise.papers.results import Audited, Found, Missing, View
+from leastwise.papers.scales import scale
+
+Triple = tuple[float, float, float]  # value, low, high
+Value = Triple | str  # or why there is none
+Ours = dict[tuple[str, str], Value]  # by row and column of a table
+
+NOT_RUN = "not run"
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    paper: Paper
+    view: View
+    failed: Mapping[Recipe, str]
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return self.view.roles
+
+    def of(self, exhibit: str) -> "Given":
+        return replace(self, view=self.view.of(exhibit))
+
+    def audit(self, role: str, *begin: str, end: str = "") -> Audited:
+        """The condition whose name begins (and ends) so; scales change the rest of it."""
+        wanted = begin or ("clean",)
+        for evidence, name in self.view.audits(role):
+            if name.startswith(wanted) and name.endswith(end):
+                return evidence, name
+        raise Missing(self.why(role, wanted))
+
+    def found(self, role: str) -> Found:
+        """What its only recipe gave."""
+        for _, one in self.view.parts(role):
+            return one
+        raise Missing(self.why(role))
+
+    def moments(self, role: str) -> Moments:
+        for _, one in self.view.parts(role):
+            if one.moments is not None:
+                return one.moments
+        raise Missing(self.why(role, nothing="its features were not kept"))
+
+    def why(self, role: str, begin: tuple[str, ...] = (), nothing: str = "not measured at this scale") -> str:
+        """Why a role, or a condition of it, has no result."""
+        parts = scale(self.view.scale)(self.view.exhibit.needs[role])
+        asked = [one for one in parts if not (isinstance(one, Measured) and begin) or begins(one.conditions, begin)]
+        for part in asked or parts:
+            if isinstance(part, Absent):
+                return part.reason
+            for recipe in (part, *networks(part)):
+                if recipe in self.failed:
+                    return f"failed: {self.failed[recipe]}"
+            if part not in self.view.results:
+                return NOT_RUN
+        return nothing
+
+    def shown(self, audited: Audited) -> Audited:
+        """The same audit with the paper's numbers before the names of the classes."""
+        evidence, name = audited
+        return replace(evidence, names=self.labels(evidence.names)), name
+
+    def labels(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(self.label(names, c) for c in range(len(names)))
+
+    def label(self, names: tuple[str, ...], c: int) -> str:
+        """Ahn names classes only; digits are their own names where the paper counts from 0."""
+        number = str(self.paper.number(c))
+        return names[c] if self.paper.id == "ahn" or names[c] == number else f"{number}: {names[c]}"
+
+    def cls(self, c: int) -> int:
+        return self.view.cls(c)
+
+
+def begins(conditions: Iterable[str], begin: tuple[str, ...]) -> bool:
+    return any(name.startswith(begin) for name in conditions)
+
+
+def tried(make: Callable[[], Triple]) -> Value:
+    """A value, or the reason why there is none."""
+    try:
+        return make()
+    except Missing as missing:
+        return str(missing)
+
+
+def available(
+    given: Given, roles: Iterable[str], *begin: str, end: str = ""
+) -> tuple[dict[str, Audited], tuple[str, ...]]:
+    """The audits that are there, and sentences on those that are not; roles with one reason share a sentence."""
+    found: dict[str, Audited] = {}
+    missing: dict[str, list[str]] = {}
+    for role in roles:
+        try:
+            found[role] = given.audit(role, *begin, end=end)
+        except Missing as reason:
+            missing.setdefault(str(reason), []).append(role)
+    return found, not_shown(missing)
+
+
+def not_shown(missing: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
+    return tuple(f"Not shown: {', '.join(roles)} ({reason})." for reason, roles in missing.items())
+
+
+def names_of(audits: Mapping[str, Audited]) -> tuple[str, ...]:
+    first: Evidence = next(iter(audits.values()))[0]
+    return first.names

@@ -1,0 +1,190 @@
+"""The numbers that papers print, from which images were right: value, low, high, in the papers' units (percent).
+
+Intervals are of other test images: Wilson's for proportions, exact bounds for the worst and the best class, a bootstrap
+over images for the rest.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from leastwise.audit.evidence import Evidence
+from leastwise.papers.claims.base import Same, Statistic, average, change, combined, deviation, gap, shared
+from leastwise.papers.drawing.given import Given, Triple, Value, tried
+from leastwise.papers.results import Audited, Missing
+from leastwise.statistics.intervals import wilson
+from leastwise.statistics.paired import paired
+from leastwise.statistics.spread import spread, variance_bounds
+from leastwise.statistics.worst_class import discrepancy
+from leastwise.statistics.worst_class import worst as worst_of
+
+Counts = tuple["np.ndarray", "np.ndarray"]
+
+
+def one(audited: Audited) -> Same:
+    return shared(audited)
+
+
+def asked(given: Given, statistic: Callable[[Same], Triple], role: str, *begin: str, end: str = "") -> Value:
+    """A statistic of a role under the condition that begins so, or why there is none."""
+    return tried(lambda: statistic(one(given.audit(role, *begin, end=end))))
+
+
+def member(audited: Audited, number: int) -> Same:
+    """What survived one member of a grid of attacks."""
+    evidence, name = audited
+    hits = ((evidence.conditions[name].each >> number) & 1) == 0
+    return Same((hits,), evidence.labels.astype(np.int64), evidence.k)
+
+
+def beside(first: Same, second: Same) -> Same:
+    """Two that saw the same images, for paired differences."""
+    assert np.array_equal(first.labels, second.labels)
+    return Same((first.hits[0], second.hits[0]), first.labels, first.k)
+
+
+def counts(same: Same) -> Counts:
+    return np.bincount(same.labels[same.hits[0]], minlength=same.k), same.n
+
+
+def proportion(correct: int, n: int) -> Triple:
+    if not n:
+        raise Missing("no images")
+    low, high = wilson(np.array([correct]), np.array([n]))
+    return 100 * correct / n, 100 * float(low[0]), 100 * float(high[0])
+
+
+def overall(same: Same) -> Triple:
+    return proportion(int(same.hits[0].sum()), len(same.labels))
+
+
+def of_class(same: Same, c: int) -> Triple:
+    correct, n = counts(same)
+    return proportion(int(correct[c]), int(n[c]))
+
+
+def class_accuracy(c: int) -> Callable[[Same], Triple]:
+    return lambda same: of_class(same, c)
+
+
+def worst(same: Same) -> Triple:
+    found = worst_of(*counts(same))
+    return 100 * found.plug_in, 100 * found.low, 100 * found.high
+
+
+def best(same: Same) -> Triple:
+    """The lowest share of mistakes, from above."""
+    correct, n = counts(same)
+    found = worst_of(n - correct, n)
+    return 100 * (1 - found.plug_in), 100 * (1 - found.high), 100 * (1 - found.low)
+
+
+def variance(a: "np.ndarray", _: "np.ndarray") -> "np.ndarray":
+    return np.asarray(np.nanvar(a, axis=-1))
+
+
+def first(statistic: Statistic) -> Statistic:
+    return lambda a, n: statistic(a[..., 0, :], n)
+
+
+def bootstrapped(same: Same, statistic: Statistic, times: float) -> Triple:
+    value, low, high = combined(same, first(statistic), 0)
+    return times * value, times * low, times * high
+
+
+def cv(same: Same) -> Triple:
+    """As printed: with the noise of sampling in it. Percent squared."""
+    value, low, high = bootstrapped(same, variance, 1e4)
+    return value, max(0.0, low), high
+
+
+def cv_without_noise(same: Same) -> Triple:
+    correct, n = counts(same)
+    low, high = variance_bounds(correct, n)
+    return 1e4 * spread(correct, n).debiased, 1e4 * low, 1e4 * high
+
+
+def mcd(same: Same) -> Triple:
+    value, low, high = bootstrapped(same, gap, 100.0)
+    return value, max(0.0, low), min(100.0, high)
+
+
+def mcd_without_noise(same: Same) -> Triple:
+    """Chance raises the best class and lowers the worst."""
+    found = discrepancy(*counts(same))
+    return 100 * found.corrected, 100 * found.low, 100 * found.high
+
+
+def sd(same: Same) -> Triple:
+    value, low, high = bootstrapped(same, deviation, 100.0)
+    return value, max(0.0, low), high
+
+
+def sd_without_noise(same: Same) -> Triple:
+    correct, n = counts(same)
+    low, high = variance_bounds(correct, n)
+    return 100 * spread(correct, n).sd, 100 * float(np.sqrt(low)), 100 * float(np.sqrt(high))
+
+
+def worst_deviation(same: Same) -> Triple:
+    """The lowest class minus the overall accuracy."""
+    return bootstrapped(same, lambda a, n: np.nanmin(a, axis=-1) - average(a, n), 100.0)
+
+
+def difference(pair: Same, statistic: Statistic, times: float = 100.0) -> Triple:
+    """The second minus the first."""
+    value, low, high = change(pair, statistic)
+    return times * value, times * low, times * high
+
+
+def accuracy_difference(pair: Same, c: int | None = None) -> Triple:
+    """The second minus the first in points, of one class or of all images: Bonett and Price's interval."""
+    rows = slice(None) if c is None else pair.labels == c
+    found = paired(pair.hits[0][rows], pair.hits[1][rows])
+    if not found.n:
+        raise Missing("no images")
+    return 100 * found.difference, 100 * found.low, 100 * found.high
+
+
+def subset(same: Same, classes: tuple[int, ...]) -> Same:
+    """Only some classes."""
+    rows = np.isin(same.labels, classes)
+    return Same(tuple(hit[rows] for hit in same.hits), same.labels[rows], same.k)
+
+
+def pair_cosine(audits: Sequence[Audited], least: bool) -> Triple:
+    """The smallest, or the mean, cosine of the deviations of two models, with a bootstrap interval over images."""
+    if len(audits) < 2:
+        raise Missing("fewer than two of the networks are there")
+
+    def statistic(a: "np.ndarray", _: "np.ndarray") -> "np.ndarray":
+        a = a[..., ~np.isnan(a).all(axis=tuple(range(a.ndim - 1)))]
+        d = a - a.mean(-1, keepdims=True)
+        length = np.sqrt((d**2).sum(-1, keepdims=True))
+        d = np.divide(d, length, out=np.zeros_like(d), where=length > 0)
+        i, j = np.triu_indices(len(audits), 1)
+        cosine = np.einsum("...pk,...pk->...p", d[..., i, :], d[..., j, :])
+        return np.asarray(cosine.min(-1) if least else cosine.mean(-1))
+
+    value, low, high = combined(shared(*audits), statistic)
+    return value, max(-1.0, low), min(1.0, high)
+
+
+def count_of(evidence: Evidence, name: str, true: int, predicted: int) -> Triple:
+    """Images of a class that are taken for another; as a count, with Wilson's interval of the share."""
+    rows = evidence.labels == true
+    n, found = int(rows.sum()), int((evidence.conditions[name].predicted[rows] == predicted).sum())
+    share = proportion(found, n)
+    return float(found), n * share[1] / 100, n * share[2] / 100
+
+
+def taken_for(given: Given, role: str, begin: str, true: int, predicted: int) -> Value:
+    return tried(lambda: count_of(*given.audit(role, begin), true, predicted))
+
+
+CLASS_WISE: dict[str, Callable[[Same], Triple]] = {
+    "CV": cv,
+    "MCD": mcd,
+    "CV without noise": cv_without_noise,
+    "MCD without noise": mcd_without_noise,
+}

@@ -1,0 +1,50 @@
+"""The four papers: what each exhibit needs, what it leaves open, what it claims, and what it printed."""
+
+import difflib
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+from leastwise.papers.ahn.exhibits import PAPER
+from leastwise.papers.benz2021 import exhibits as benz2021
+from leastwise.papers.exhibit import Exhibit, Paper
+from leastwise.papers.recipes import Absent, Recipe
+from leastwise.papers.tian2021 import exhibits as tian2021
+from leastwise.papers.tradeoff2022 import exhibits as tradeoff2022
+
+PAPERS: dict[str, Paper] = {one.id: one for one in (benz2021.PAPER, tian2021.PAPER, PAPER, tradeoff2022.PAPER)}
+
+
+def selected(name: str) -> tuple[Exhibit, ...]:
+    """The exhibits of `PAPER` or `PAPER/EXHIBIT`."""
+    paper, slash, _ = name.partition("/")
+    if paper not in PAPERS:
+        raise ValueError(f"there is no paper {paper!r}: choose {', '.join(PAPERS)}")
+    exhibits = PAPERS[paper].exhibits
+    found = tuple(one for one in exhibits if not slash or one.id == name)
+    if not found:
+        nearest = difflib.get_close_matches(name, [one.id for one in exhibits], n=1, cutoff=0.0)
+        raise ValueError(f"there is no exhibit {name!r}: did you mean {nearest[0]}? `leastwise list papers` shows all")
+    return found
+
+
+def narrowed(exhibits: tuple[Exhibit, ...], roles: tuple[str, ...]) -> tuple[Exhibit, ...]:
+    """The exhibits with some of their rows only, by the names of their roles; `*` stands for anything."""
+    known = tuple(dict.fromkeys(role for one in exhibits for role in one.needs))
+    for role in roles:
+        if not any(fnmatchcase(name, role) for name in known):
+            raise ValueError(f"no row is called {role!r}: choose among {'; '.join(known)}")
+
+    def wanted(name: str) -> bool:
+        return not roles or any(fnmatchcase(name, role) for role in roles)
+
+    return tuple(
+        replace(one, needs={name: need for name, need in one.needs.items() if wanted(name)}) for one in exhibits
+    )
+
+
+def planned(exhibits: tuple[Exhibit, ...], scale_name: str) -> tuple[tuple[Recipe, ...], tuple[Absent, ...]]:
+    """What several exhibits need at a scale, each recipe once; and what the scale cannot offer."""
+    parts = [one for exhibit in exhibits for some in exhibit(scale_name).values() for one in some]
+    there = dict.fromkeys(one for one in parts if not isinstance(one, Absent))
+    absent = dict.fromkeys(one for one in parts if isinstance(one, Absent))
+    return tuple(there), tuple(absent)

@@ -1,0 +1,1 @@
+"""Tian et al. 2021: exhibits, drawings, verdicts, printed numbers."""

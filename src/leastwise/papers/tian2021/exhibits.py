@@ -1,0 +1,302 @@
+"""Tian et al.: Analysis and Applications of Class-wise Robustness in Adversarial Training (KDD 2021)."""
+
+import numpy as np
+
+from leastwise.data.classes import CIFAR10
+from leastwise.papers.exhibit import LAST_STEP, Exhibit, Paper
+from leastwise.papers.recipes import Images, Measured, Settings, Threat, Trained
+
+CAT, DOG = 3, 5
+ONE_BETA = 6.0
+BETAS_OF_DOG = (0.5, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0)
+WIDE = "wrn-34-10"
+WIDE_TEST = Threat(0.031, 0.003, 20)
+
+BATCH = "the batch size is not given: 128, and 256 on ImageNet, as in the cited code"
+WIDE_SHAPE = "WideResNet-32-10 does not exist in the cited code: 34-10"
+WIDE_TRAINING = "wide networks are trained as in the code of each method, Madry as TRADES"
+IMAGENET = "the cited code trains ImageNet in three phases of growing images: one size here"
+STL_SIZE = "the size of STL-10 images is not given: 96 pixels"
+TEMPERATURE = "1/T of TRADES is blank in Table 3: the worst of 2, 5, 10, 50, each of which is reported"
+TWELVE = "which twelve classes of CIFAR-100 and ImageNet were drawn is not said: drawn here with seed 0"
+MASKS = "masks were drawn by hand and are not available: they are estimated"
+
+DATA_SETS: dict[str, tuple[str, Threat, str, float, tuple[int, ...]]] = {
+    # name: network, threat, test attack, learning rate, epochs of its drops
+    "mnist": ("small-cnn", Threat(0.3, 0.01, 40), "pgd40", 0.01, (55, 75, 90)),
+    "cifar10": ("resnet18", Threat(0.031, 0.007), "pgd20", 0.1, (75, 90)),
+    "cifar100": ("resnet18", Threat(0.031, 0.007), "pgd20", 0.1, (75, 90)),
+    "svhn": ("resnet18", Threat(0.031, 0.007), "pgd20", 0.01, (75, 90)),
+    "stl10": ("resnet18", Threat(0.031, 0.007), "pgd20", 0.01, (75, 90)),
+}
+
+
+def network(data: str, method: str, change: tuple[str | int, ...] = (), threat: Threat | None = None) -> Trained:
+    """§4 and Appendix A.1; ImageNet by the fast training of Wong et al."""
+    if data == "imagenet":
+        return Trained(
+            Images(data),
+            "resnet50-imagenet",
+            "standard" if method == "standard" else "fgsm-rs",
+            threat=None if method == "standard" else Threat(0.007, 1.25 * 0.007, 1),
+            epochs=15,
+            batch_size=256,
+            rate=0.4,
+            schedule="fast-imagenet",
+        )
+    arch, usual, _, rate, drops = DATA_SETS[data]
+    return Trained(
+        Images(data, change),
+        arch,
+        method,
+        threat=None if method == "standard" else threat or usual,
+        rate=rate,
+        drops=drops,
+        augment="none" if data in ("mnist", "svhn") else "crop-flip",
+    )
+
+
+def wide(
+    method: str, settings: Settings = (), arch: str = WIDE, epochs: int = 76, weight_decay: float = 2e-4
+) -> Trained:
+    """§4.3: as the code of each method trains it on CIFAR-10."""
+    threat = None if method == "standard" else Threat(0.031, 0.007)
+    data = Images("cifar10")
+    return Trained(data, arch, method, settings, threat, epochs=epochs, drops=(75, 90), weight_decay=weight_decay)
+
+
+STANDARD = wide("standard", epochs=100)
+DEFENCES = {
+    "Madry": wide("pgd-at"),
+    "TRADES": wide("trades", (("beta", ONE_BETA),)),
+    "MART": wide("mart", (("beta", 6.0),), epochs=90, weight_decay=7e-4),
+    "HE": wide("pgd-he", (("margin", 0.2), ("scale", 10.0)), f"{WIDE}+cosine", epochs=77, weight_decay=5e-4),
+}
+
+
+def with_beta_of_dog(beta: float) -> Trained:
+    """Equation 5: six for every class but dog."""
+    if beta == ONE_BETA:
+        return DEFENCES["TRADES"]
+    return wide("trades", (("beta", tuple(beta if c == DOG else ONE_BETA for c in range(len(CIFAR10)))),))
+
+
+def shown_classes(k: int, count: int = 12, seed: int = 0) -> tuple[int, ...]:
+    """All classes, or as many as the paper shows of a data set with more, drawn with a seed."""
+    if k <= count:
+        return tuple(range(k))
+    return tuple(sorted(int(c) for c in np.random.default_rng(seed).choice(k, count, replace=False)))
+
+
+def robust(data: str, each_epoch: bool = False) -> Measured:
+    return tested(network(data, "pgd-at"), each_epoch)
+
+
+def tested(model: Trained, each_epoch: bool = False) -> Measured:
+    data = model.data.name
+    if data == "imagenet":
+        attack, threat = "pgd50", Threat(0.007, 0.003, 50)
+    else:
+        _, threat, attack, _, _ = DATA_SETS[data]
+    conditions = ("clean",) if model.method == "standard" else ("clean", attack)
+    # A network without a class is tested without its images: it has no output for them.
+    attacked = threat if model.threat else None
+    return Measured(model, model.data, conditions, attacked, each_epoch=each_epoch)
+
+
+def wide_tested(model: Trained, *conditions: str, data: Images = Images("cifar10")) -> Measured:
+    surrogate = STANDARD if "transfer" in conditions else None
+    return Measured(model, data, conditions, WIDE_TEST, surrogate)
+
+
+CATS = Images("cifar10", classes=(CAT,))
+WHITE_CATS = Images("cifar10", ("replace_background",), classes=(CAT,))
+ALL_SIX = (*DATA_SETS, "imagenet")
+FULL = tested(network("cifar10", "pgd-at"))
+COLOURED = Threat(0.5, 0.025, 40)
+
+EXHIBITS = (
+    Exhibit(
+        "tian2021/fig1",
+        "Class robustness over the epochs on six data sets",
+        "six panels of lines, a class each, with the band between the best and the worst; twelve classes of many",
+        {data: robust(data, each_epoch=True) for data in ALL_SIX},
+        (
+            BATCH,
+            STL_SIZE,
+            IMAGENET,
+            TWELVE,
+        ),
+        ("C1",),
+    ),
+    Exhibit(
+        "tian2021/fig2",
+        "Robust confusion on six data sets",
+        "six matrices in percent with their symmetry",
+        {data: robust(data) for data in ALL_SIX},
+        (BATCH, STL_SIZE, IMAGENET),
+        ("C6",),
+    ),
+    Exhibit(
+        "tian2021/table1",
+        "Four defences under five attacks on CIFAR-10",
+        "20 rows: total, ten classes, CV, MCD",
+        {name: wide_tested(net, "fgsm-rs", "pgd20", "transfer") for name, net in DEFENCES.items()}
+        | {
+            f"{name}, 2000 images": wide_tested(net, "cwinf", "nattack", data=Images("cifar10", per_class=200))
+            for name, net in DEFENCES.items()
+        },
+        (
+            BATCH,
+            WIDE_SHAPE,
+            WIDE_TRAINING,
+            "the rounds of NAttack are not given: 500",
+            "the step of FGSM behind its random start is not given: eps",
+            "which 200 images of a class are attacked is not said: the first",
+        ),
+        ("C1", "C7", "C8"),
+    ),
+    Exhibit("tian2021/table2", "Superclasses of CIFAR-10 and STL-10", "classes by superclass", {}),
+    Exhibit(
+        "tian2021/fig3a",
+        "Class-wise variance of confidence of four defences",
+        "bars by class and defence",
+        {name: wide_tested(net, "clean", "pgd20") for name, net in DEFENCES.items()},
+        (BATCH, WIDE_SHAPE, WIDE_TRAINING, "natural or adversarial images is not said: natural"),
+        ("C10",),
+    ),
+    Exhibit(
+        "tian2021/fig3bcd",
+        "Confidence of MART for test image 127 after 1, 10 and 20 steps of PGD and of Temperature-PGD",
+        "three panels of ten pairs of bars",
+        {
+            "MART": Measured(
+                DEFENCES["MART"],
+                CATS,
+                ("pgd1", "pgd10", "pgd20", "tpgd1@5", "tpgd10@5", "tpgd20@5"),
+                WIDE_TEST,
+                keeps=("logits",),
+            )
+        },
+        (BATCH, WIDE_SHAPE, WIDE_TRAINING),
+        classes=(CAT,),
+        images=(127,),
+    ),
+    Exhibit(
+        "tian2021/table3",
+        "Temperature-PGD against four defences",
+        "rows by defence and 1/T: total, ten classes, CV, MCD, each with its change from PGD",
+        {name: wide_tested(net, "clean", "pgd20", "tpgd20-grid") for name, net in DEFENCES.items()},
+        (BATCH, WIDE_SHAPE, WIDE_TRAINING, TEMPERATURE),
+        ("C9",),
+    ),
+    Exhibit(
+        "tian2021/fig4a",
+        "Who is taken for whom under attack",
+        "10×10 counts, diagonal hidden",
+        {"full": FULL},
+        (BATCH,),
+        ("C6",),
+    ),
+    Exhibit(
+        "tian2021/fig4b",
+        "Who comes home when the confound class is removed from training",
+        "10×10 counts",
+        {"full": FULL}
+        | {f"without {c}": tested(network("cifar10", "pgd-at", ("removed", c))) for c in range(len(CIFAR10))},
+        (BATCH, "outputs of a retrained network are not said: one less, numbered anew"),
+        ("C11",),
+    ),
+    Exhibit(
+        "tian2021/fig4c",
+        "A smaller or larger beta for dog",
+        "class robustness under Temperature-PGD, a line for each beta",
+        {f"{beta:g}": wide_tested(with_beta_of_dog(beta), "tpgd20-grid") for beta in BETAS_OF_DOG},
+        (
+            BATCH,
+            WIDE_SHAPE,
+            WIDE_TRAINING,
+            TEMPERATURE,
+            "most values of beta stand only in the figure: 0.5, 1, 2, 4, 6, 8, 10",
+        ),
+        ("C12",),
+    ),
+    Exhibit(
+        "tian2021/fig5",
+        "MNIST on coloured backgrounds",
+        "a sheet of samples and two matrices: confusions without and with attack",
+        {
+            kind: Measured(
+                network("mnist", method, ("coloured",), COLOURED),
+                Images("mnist", ("coloured",)),
+                ("clean", "pgd40"),
+                COLOURED,
+            )
+            for kind, method in (("adversarial", "pgd-at"), ("standard", "standard"))
+        },
+        (
+            BATCH,
+            "colours and groups stand only in the figure (2 and 3 share one, 2 and 5 do not): 0–4 on red, 5–9 on blue",
+            "40 steps of 0.01 do not reach a radius of 0.5: steps of 0.025",
+        ),
+        ("C13",),
+    ),
+    Exhibit(
+        "tian2021/fig6",
+        "Two cats and their backgrounds",
+        "annotated images: the two classes of highest confidence without and with attack, before and after whitening",
+        {
+            "original": Measured(DEFENCES["TRADES"], CATS, ("clean", "tpgd20-grid"), WIDE_TEST, keeps=("images",)),
+            "white": Measured(DEFENCES["TRADES"], WHITE_CATS, ("clean", "tpgd20-grid"), WIDE_TEST, keeps=("images",)),
+        },
+        (
+            BATCH,
+            WIDE_SHAPE,
+            WIDE_TRAINING,
+            TEMPERATURE,
+            MASKS,
+            "the two images are swapped in the text: 3634 is the one on white",
+        ),
+        classes=(CAT,),
+        images=(3634, 2261),
+    ),
+    Exhibit(
+        "tian2021/table4",
+        "What 1000 cats are taken for on white, and with a beta of 0.5 for dog",
+        "six rows of ten counts",
+        {
+            "original": wide_tested(DEFENCES["TRADES"], "clean", "tpgd20-grid", data=CATS),
+            "white": wide_tested(DEFENCES["TRADES"], "clean", "tpgd20-grid", data=WHITE_CATS),
+            "white, adjusted": wide_tested(with_beta_of_dog(0.5), "clean", "tpgd20-grid", data=WHITE_CATS),
+        },
+        (BATCH, WIDE_SHAPE, WIDE_TRAINING, TEMPERATURE, MASKS),
+        ("C12",),
+    ),
+    Exhibit(
+        "tian2021/table5",
+        "CV and MCD of standard and adversarial training on six data sets",
+        "six rows: CV and MCD of natural accuracy and of robustness, as printed and without sampling noise",
+        {
+            f"{data}, {kind}": tested(network(data, method))
+            for data in ALL_SIX
+            for kind, method in (("standard", "standard"), ("adversarial", "pgd-at"))
+        },
+        (
+            BATCH,
+            STL_SIZE,
+            IMAGENET,
+            "CIFAR-100 and ImageNet seem to be of twelve classes: of all, and of twelve with seed 0",
+        ),
+        ("C1", "C2"),
+    ),
+)
+
+PAPER = Paper(
+    "tian2021",
+    "Analysis and Applications of Class-wise Robustness in Adversarial Training",
+    "Tian, Kuang, Jiang, Wu, Wang",
+    "KDD 2021",
+    0,
+    EXHIBITS,
+    (LAST_STEP,),
+)

@@ -1,0 +1,1 @@
+"""The trade-off paper of 2022: exhibits, drawings, verdicts, printed numbers."""

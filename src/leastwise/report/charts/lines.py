@@ -1,0 +1,199 @@
+"""Several series side by side: lines and grouped bars over classes, epochs or radii, and points in a plane.
+
+A series is told from the others by colour, by the dashes of its line and by the shape of its points.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+
+from leastwise.report.charts.bars import NUMBERS, Spec, finished, whole
+
+COLOURS = [f"var(--s{n})" for n in range(1, 11)]
+SHAPES = ["circle", "square", "diamond", "triangle-up", "cross", "triangle-down"]
+DASHES: list[list[int]] = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3]]
+FEW = 8  # places on an axis that all get a tick
+TICKS = 24  # more categories than this are numbered instead of named
+
+
+@dataclass(frozen=True)
+class Series:
+    """`x` are numbers, or nothing where the chart has categories; a missing value is None."""
+
+    name: str
+    y: tuple[float | None, ...]
+    x: tuple[float, ...] = ()
+    style: tuple[int, int] | None = None  # number of its colour and of its dashes, where they mean something
+
+
+@dataclass(frozen=True)
+class Axes:
+    across: str  # title of the x-axis
+    up: str  # title of the y-axis
+    lowest: float | None = None  # of the y-axis; the data decide if it is None
+    highest: float | None = None
+    rule: tuple[float, str] | None = None  # a dashed line at a value, and what it is
+    digits: int = 1
+
+
+def neat(value: float | None) -> float | None:
+    """Four digits are more than any chart shows; NaN is missing."""
+    return None if value is None or value != value else float(f"{value:.4g}")
+
+
+def legend(names: Sequence[str]) -> alt.Legend | None:
+    if len(names) < 2:
+        return None
+    longest = max(map(len, names))
+    columns = 4 if longest < 10 else 3 if longest < 16 else 2 if longest < 26 else 1
+    if columns > 2 and len(names) % columns == 1 and len(names) % (columns - 1) == 0:
+        columns -= 1  # two rows of two instead of three and one
+    return alt.Legend(title=None, orient="bottom", columns=columns, labelLimit=320, symbolSize=70)
+
+
+def told_apart(names: Sequence[str], styles: Sequence[tuple[int, int] | None] = ()) -> dict[str, Any]:
+    """Colour, dash and shape of each series; one legend for all three."""
+    count, shown = len(names), legend(names)
+    if shown is None:
+        return {"color": alt.value(COLOURS[0]), "shape": alt.value(SHAPES[0]), "strokeDash": alt.value([1, 0])}
+    domain = list(names)
+    given = [style or (i, i // 2) for i, style in enumerate(styles or [None] * count)]
+    every: dict[str, list[Any]] = {
+        "color": [COLOURS[colour % len(COLOURS)] for colour, _ in given],
+        "shape": [SHAPES[colour % len(SHAPES)] for colour, _ in given],
+        "strokeDash": [DASHES[dash % len(DASHES)] for _, dash in given],
+    }
+    channels = {"color": alt.Color, "shape": alt.Shape, "strokeDash": alt.StrokeDash}
+    return {
+        name: channels[name]("series:N", sort=domain, scale=alt.Scale(domain=domain, range=values), legend=shown)
+        for name, values in every.items()
+    }
+
+
+def y_axis(axes: Axes, field: str = "value:Q") -> alt.Y:
+    scale: dict[str, Any] = {"zero": False, "nice": True}
+    if axes.lowest is not None:
+        scale["domainMin"] = axes.lowest
+    if axes.highest is not None:
+        scale["domainMax"] = axes.highest
+    return alt.Y(field, scale=alt.Scale(**scale), axis=alt.Axis(title=axes.up, tickCount=5, format=NUMBERS))
+
+
+def category_axis(categories: Sequence[str], title: str) -> alt.X:
+    """Names where they can be read; of more categories only that they follow each other."""
+    axis = alt.Axis(
+        title=title,
+        grid=False,
+        labelAngle=-45 if len(categories) > 4 else 0,
+        labelLimit=110,
+        labelOverlap=False,
+        labels=len(categories) <= TICKS,
+    )
+    return alt.X("at:N", sort=list(categories), scale=alt.Scale(domain=list(categories)), axis=axis)
+
+
+def ruled(axes: Axes) -> list[alt.Chart]:
+    if axes.rule is None:
+        return []
+    value, what = axes.rule
+    data = alt.InlineData(values=[{"rule": neat(value), "what": what}])
+    tip = [alt.Tooltip("what:N", title="line"), alt.Tooltip("rule:Q", title="value")]
+    rule = alt.Chart(data).mark_rule(color="var(--ink)", strokeDash=[4, 3], strokeWidth=1.2)
+    return [rule.encode(y=alt.Y("rule:Q", title=axes.up), tooltip=tip)]
+
+
+def rows_of(series: Sequence[Series], categories: Sequence[str]) -> list[Spec]:
+    made: list[Spec] = []
+    for one in series:
+        places: list[str | float | None] = [*categories] if categories else [neat(x) for x in one.x]
+        made += [
+            {"series": one.name, "at": at, "value": neat(value)}
+            for at, value in zip(places, one.y, strict=True)
+            if value is not None and value == value
+        ]
+    return made
+
+
+def ticks_at(series: Sequence[Series]) -> dict[str, Any]:
+    """Where there are points, if they are few; at whole numbers, if they are."""
+    places = sorted({x for one in series for x in one.x})
+    if 0 < len(places) <= FEW:
+        return {"values": places}
+    return {"values": whole(places)} if all(x == int(x) for x in places) else {}
+
+
+def lines(series: Sequence[Series], axes: Axes, about: str, categories: Sequence[str] = (), height: int = 240) -> Spec:
+    """A line per series over numbers, or over categories."""
+    if categories:
+        x = category_axis(categories, axes.across)
+    else:
+        x = alt.X(
+            "at:Q",
+            scale=alt.Scale(nice=False, zero=False),
+            axis=alt.Axis(title=axes.across, grid=False, format=NUMBERS, **ticks_at(series)),
+        )
+    apart = told_apart([one.name for one in series], [one.style for one in series])
+    tip = [
+        alt.Tooltip("series:N", title="series"),
+        alt.Tooltip("at:N", title=axes.across),
+        alt.Tooltip("value:Q", title=axes.up, format=f".{axes.digits}f"),
+    ]
+    base = alt.Chart().encode(x=x, y=y_axis(axes))
+    many = len(categories) > TICKS or max((len(one.x) for one in series), default=0) > 40
+    layers = [
+        base.mark_line(strokeWidth=1.6).encode(color=apart["color"], strokeDash=apart["strokeDash"], detail="series:N"),
+        base.mark_point(filled=True, size=14 if many else 45, opacity=1).encode(
+            color=apart["color"], shape=apart["shape"], tooltip=tip
+        ),
+    ]
+    return finished([*layers, *ruled(axes)], rows_of(series, categories), height, about, right=16)
+
+
+def grouped(series: Sequence[Series], categories: Sequence[str], axes: Axes, about: str, height: int = 240) -> Spec:
+    """Bars of several series beside each other in each category."""
+    names = [one.name for one in series]
+    apart = told_apart(names)
+    tip = [
+        alt.Tooltip("series:N", title="series"),
+        alt.Tooltip("at:N", title=axes.across),
+        alt.Tooltip("value:Q", title=axes.up, format=f".{axes.digits}f"),
+    ]
+    base = alt.Chart().encode(
+        x=category_axis(categories, axes.across), xOffset=alt.XOffset("series:N", sort=names), y=y_axis(axes)
+    )
+    layers = [base.mark_bar(cornerRadiusEnd=1).encode(color=apart["color"], tooltip=tip), *ruled(axes)]
+    return finished(layers, rows_of(series, categories), height, about)
+
+
+@dataclass(frozen=True)
+class Point:
+    x: float
+    y: float
+    group: str
+    label: str = ""  # written beside it
+
+
+def points(given: Sequence[Point], axes: Axes, about: str, height: int = 300, size: int = 14) -> Spec:
+    """Points in a plane, coloured and shaped by their group."""
+    groups = list(dict.fromkeys(point.group for point in given))
+    apart = told_apart(groups)
+    values = [{"x": neat(p.x), "y": neat(p.y), "series": p.group, "label": p.label} for p in given]
+    tip = [
+        alt.Tooltip("label:N" if any(p.label for p in given) else "series:N", title="class"),
+        alt.Tooltip("x:Q", title=axes.across),
+        alt.Tooltip("y:Q", title=axes.up),
+    ]
+
+    def axis(field: str, title: str, channel: Any) -> Any:
+        scale = alt.Scale(zero=False, nice=True, padding=8)
+        return channel(field, scale=scale, axis=alt.Axis(title=title, grid=False, tickCount=5, format=NUMBERS))
+
+    base = alt.Chart().encode(x=axis("x:Q", axes.across, alt.X), y=axis("y:Q", axes.up, alt.Y))
+    mark = base.mark_point(filled=True, size=size, opacity=0.75).encode(
+        color=apart["color"], shape=apart["shape"], tooltip=tip
+    )
+    named = base.mark_text(align="left", dx=7, dy=-5).encode(text="label:N") if any(p.label for p in given) else None
+    layers = [mark] if named is None else [mark, named]
+    return finished(layers, values, height, about, right=60 if named is not None else 16)

@@ -1,0 +1,107 @@
+"""Evidence -> what the statistics say of one condition, once, for the summary, the page and the terminal."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from leastwise.audit.evidence import FEW, Evidence
+from leastwise.report.security_curves import curves, half_lost
+from leastwise.report.terminal.table import percent, pick, span
+from leastwise.statistics.intervals import ClassCounts, PerClass
+from leastwise.statistics.pairwise import Ranking, ranking
+from leastwise.statistics.spread import Spread, homogeneity, spread, variance_bounds
+from leastwise.statistics.worst_class import Worst, probability_worst, worst
+
+SURE = 0.95  # a probability of being the worst class from which no other is named beside it
+
+
+@dataclass(frozen=True, eq=False)
+class Finding:
+    """Of one condition; fractions."""
+
+    names: tuple[str, ...]
+    correct: ClassCounts
+    n: ClassCounts
+    worst: Worst
+    probability: PerClass  # of being the worst class, each class
+    spread: Spread
+    spread_low: float
+    spread_high: float
+    same: float  # p-value of "all classes have one accuracy"
+
+    @property
+    def candidates(self) -> tuple[int, ...]:
+        """The likeliest worst classes, as few as hold the worst class with 95 % probability."""
+        order = np.argsort(-np.nan_to_num(self.probability, nan=-1.0), kind="stable")
+        total = np.cumsum(np.nan_to_num(self.probability[order]))
+        return tuple(int(c) for c in order[: int(np.searchsorted(total, SURE)) + 1])
+
+    @property
+    def ranking(self) -> Ranking:
+        """All pairs of classes: half a million tests at 1,000 classes, so only where it is asked for."""
+        return ranking(self.correct, self.n)
+
+
+def finding(evidence: Evidence, condition: str) -> Finding:
+    tally = evidence.tally(condition)
+    correct, n = tally.correct.numpy(), tally.n.numpy()
+    low, high = variance_bounds(correct, n)
+    return Finding(
+        evidence.names,
+        correct,
+        n,
+        worst(correct, n),
+        probability_worst(correct, n),
+        spread(correct, n),
+        low,
+        high,
+        homogeneity(correct, n),
+    )
+
+
+def remarks(found: Finding) -> tuple[str, ...]:
+    """Sentences on how sure the worst class is, and whether the classes differ at all."""
+    candidates = found.candidates
+    likely = [f"{found.names[c]} {shown(found.probability[c])}" for c in candidates]
+    if len(candidates) == 1:
+        first = candidates[0]
+        said = [f"{found.names[first]} is the worst class with probability {shown(found.probability[first])}"]
+    elif len(candidates) <= FEW:
+        said = [f"which class is the worst is open: {', '.join(likely)}"]
+    else:
+        said = [f"which class is the worst is open: {len(candidates)} classes hold it with probability 95 %"]
+    if found.same >= 0.05:
+        said.append(
+            f"the differences between the classes are within what chance makes of equal ones (p = {found.same:.2f})"
+        )
+    return tuple(f"{text[:1].upper()}{text[1:]}." for text in said)
+
+
+def told(evidence: Evidence) -> tuple[str, ...]:
+    """What the terminal adds to the headline: the worst class without bad luck, and how sure it is."""
+    found = finding(evidence, pick(evidence).condition)
+    worst = found.worst
+    corrected = f"{percent(worst.corrected)} % {span(worst.low, worst.high)}"
+    return (
+        f"The lowest of many measurements is partly bad luck; corrected for it: {corrected}.",
+        *remarks(found),
+        *asides(evidence),
+    )
+
+
+def asides(evidence: Evidence) -> tuple[str, ...]:
+    """What was asked for besides: where each class is half lost, and what rounding to 8 bits leaves of the attacks."""
+    said = [half_lost(one, evidence.names) for one in curves(evidence)]
+    for name in evidence.conditions:
+        if (rounded := evidence.in_8_bits(name)) is not None:
+            before = evidence.tally(name)
+            more = int(rounded.correct.sum()) - int(before.correct.sum())
+            said.append(
+                f"Rounded to 8 bits, {percent(rounded.overall)} % survive {name} ({more:+d} images), "
+                f"as it is {percent(before.overall)} %."
+            )
+    return tuple(said)
+
+
+def shown(probability: float) -> str:
+    return "> 99.9 %" if probability > 0.999 else "< 0.1 %" if probability < 0.001 else f"{100 * probability:.1f} %"

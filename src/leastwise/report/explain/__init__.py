@@ -1,0 +1,1 @@
+"""Why classes are weak, in sentences and on a page."""

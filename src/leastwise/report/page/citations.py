@@ -1,0 +1,260 @@
+"""The literature behind a page: BibTeX of exactly what its conditions and statistics used."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from leastwise.attacks.registry import Named, found
+
+
+@dataclass(frozen=True)
+class Work:
+    """A publication; `link` is where a reader finds it."""
+
+    key: str
+    kind: str  # BibTeX entry type
+    authors: str
+    title: str
+    place: str
+    year: int
+    link: str
+
+    @property
+    def short(self) -> str:
+        names = [name.split(",")[0].strip() for name in self.authors.split(" and ")]
+        who = names[0] if len(names) == 1 else " & ".join(names) if len(names) == 2 else f"{names[0]} et al."
+        return f"{who} {self.year}"
+
+    @property
+    def bibtex(self) -> str:
+        where = "journal" if self.kind == "article" else "booktitle"
+        rows = {"author": self.authors, "title": f"{{{self.title}}}", where: self.place, "year": str(self.year)}
+        body = ",\n".join(f"  {name} = {{{text(value)}}}" for name, value in rows.items())
+        return f"@{self.kind}{{{self.key},\n{body},\n  url = {{{self.link}}}\n}}"
+
+
+def text(value: str) -> str:
+    return value.replace("&", r"\&").replace("%", r"\%")
+
+
+def arxiv(number: str) -> str:
+    return f"https://arxiv.org/abs/{number}"
+
+
+# Keyed by how the table of attacks names a paper, so that a new attack without an entry fails a test.
+WORKS: dict[str, Work] = {
+    "Goodfellow et al. 2015": Work(
+        "goodfellow2015explaining",
+        "inproceedings",
+        "Goodfellow, Ian J. and Shlens, Jonathon and Szegedy, Christian",
+        "Explaining and Harnessing Adversarial Examples",
+        "International Conference on Learning Representations",
+        2015,
+        arxiv("1412.6572"),
+    ),
+    "Tian et al. 2021": Work(
+        "tian2021analysis",
+        "inproceedings",
+        "Tian, Qi and Kuang, Kun and Jiang, Kelu and Wu, Fei and Wang, Yisen",
+        "Analysis and Applications of Class-wise Robustness in Adversarial Training",
+        "ACM SIGKDD Conference on Knowledge Discovery and Data Mining",
+        2021,
+        arxiv("2105.14240"),
+    ),
+    "Tramèr et al. 2018": Work(
+        "tramer2018ensemble",
+        "inproceedings",
+        "Tramèr, Florian and Kurakin, Alexey and Papernot, Nicolas and Goodfellow, Ian and Boneh, Dan and "
+        "McDaniel, Patrick",
+        "Ensemble Adversarial Training: Attacks and Defenses",
+        "International Conference on Learning Representations",
+        2018,
+        arxiv("1705.07204"),
+    ),
+    "Madry et al. 2018": Work(
+        "madry2018towards",
+        "inproceedings",
+        "Madry, Aleksander and Makelov, Aleksandar and Schmidt, Ludwig and Tsipras, Dimitris and Vladu, Adrian",
+        "Towards Deep Learning Models Resistant to Adversarial Attacks",
+        "International Conference on Learning Representations",
+        2018,
+        arxiv("1706.06083"),
+    ),
+    "Dong et al. 2018": Work(
+        "dong2018boosting",
+        "inproceedings",
+        "Dong, Yinpeng and Liao, Fangzhou and Pang, Tianyu and Su, Hang and Zhu, Jun and Hu, Xiaolin and Li, Jianguo",
+        "Boosting Adversarial Attacks with Momentum",
+        "IEEE Conference on Computer Vision and Pattern Recognition",
+        2018,
+        arxiv("1710.06081"),
+    ),
+    "Carlini & Wagner 2017": Work(
+        "carlini2017towards",
+        "inproceedings",
+        "Carlini, Nicholas and Wagner, David",
+        "Towards Evaluating the Robustness of Neural Networks",
+        "IEEE Symposium on Security and Privacy",
+        2017,
+        arxiv("1608.04644"),
+    ),
+    "Zhang et al. 2019": Work(
+        "zhang2019theoretically",
+        "inproceedings",
+        "Zhang, Hongyang and Yu, Yaodong and Jiao, Jiantao and Xing, Eric and El Ghaoui, Laurent and Jordan, Michael",
+        "Theoretically Principled Trade-off between Robustness and Accuracy",
+        "International Conference on Machine Learning",
+        2019,
+        arxiv("1901.08573"),
+    ),
+    "Zhang et al. 2020": Work(
+        "zhang2020attacks",
+        "inproceedings",
+        "Zhang, Jingfeng and Xu, Xilie and Han, Bo and Niu, Gang and Cui, Lizhen and Sugiyama, Masashi and "
+        "Kankanhalli, Mohan",
+        "Attacks Which Do Not Kill Training Make Adversarial Learning Stronger",
+        "International Conference on Machine Learning",
+        2020,
+        arxiv("2002.11242"),
+    ),
+    "Croce & Hein 2020": Work(
+        "croce2020reliable",
+        "inproceedings",
+        "Croce, Francesco and Hein, Matthias",
+        "Reliable Evaluation of Adversarial Robustness with an Ensemble of Diverse Parameter-free Attacks",
+        "International Conference on Machine Learning",
+        2020,
+        arxiv("2003.01690"),
+    ),
+    "Croce & Hein 2020 (FAB)": Work(
+        "croce2020minimally",
+        "inproceedings",
+        "Croce, Francesco and Hein, Matthias",
+        "Minimally Distorted Adversarial Examples with a Fast Adaptive Boundary Attack",
+        "International Conference on Machine Learning",
+        2020,
+        arxiv("1907.02044"),
+    ),
+    "Andriushchenko et al. 2020": Work(
+        "andriushchenko2020square",
+        "inproceedings",
+        "Andriushchenko, Maksym and Croce, Francesco and Flammarion, Nicolas and Hein, Matthias",
+        "Square Attack: a Query-efficient Black-box Adversarial Attack via Random Search",
+        "European Conference on Computer Vision",
+        2020,
+        arxiv("1912.00049"),
+    ),
+    "Rony et al. 2019": Work(
+        "rony2019decoupling",
+        "inproceedings",
+        "Rony, Jérôme and Hafemann, Luiz G. and Oliveira, Luiz S. and Ben Ayed, Ismail and Sabourin, Robert and "
+        "Granger, Eric",
+        "Decoupling Direction and Norm for Efficient Gradient-Based L2 Adversarial Attacks and Defenses",
+        "IEEE Conference on Computer Vision and Pattern Recognition",
+        2019,
+        arxiv("1811.09600"),
+    ),
+    "Pintor et al. 2021": Work(
+        "pintor2021fast",
+        "inproceedings",
+        "Pintor, Maura and Roli, Fabio and Brendel, Wieland and Biggio, Battista",
+        "Fast Minimum-norm Adversarial Attacks through Adaptive Norm Constraints",
+        "Advances in Neural Information Processing Systems",
+        2021,
+        arxiv("2102.12827"),
+    ),
+    "Li et al. 2019": Work(
+        "li2019nattack",
+        "inproceedings",
+        "Li, Yandong and Li, Lijun and Wang, Liqiang and Zhang, Tong and Gong, Boqing",
+        "NATTACK: Learning the Distributions of Adversarial Examples for an Improved Black-Box Attack on Deep Neural "
+        "Networks",
+        "International Conference on Machine Learning",
+        2019,
+        arxiv("1905.00441"),
+    ),
+    "Hendrycks & Dietterich 2019": Work(
+        "hendrycks2019benchmarking",
+        "inproceedings",
+        "Hendrycks, Dan and Dietterich, Thomas",
+        "Benchmarking Neural Network Robustness to Common Corruptions and Perturbations",
+        "International Conference on Learning Representations",
+        2019,
+        arxiv("1903.12261"),
+    ),
+    "Benz et al. 2021": Work(
+        "benz2021robustness",
+        "inproceedings",
+        "Benz, Philipp and Zhang, Chaoning and Karjauv, Adil and Kweon, In So",
+        "Robustness May Be at Odds with Fairness: An Empirical Study on Class-wise Accuracy",
+        "NeurIPS 2020 Workshop on Pre-registration in Machine Learning, PMLR 148",
+        2021,
+        arxiv("2010.13365"),
+    ),
+    "Wilson 1927": Work(
+        "wilson1927probable",
+        "article",
+        "Wilson, Edwin B.",
+        "Probable Inference, the Law of Succession, and Statistical Inference",
+        "Journal of the American Statistical Association",
+        1927,
+        "https://doi.org/10.1080/01621459.1927.10502953",
+    ),
+    "McNemar 1947": Work(
+        "mcnemar1947note",
+        "article",
+        "McNemar, Quinn",
+        "Note on the Sampling Error of the Difference between Correlated Proportions or Percentages",
+        "Psychometrika",
+        1947,
+        "https://doi.org/10.1007/BF02295996",
+    ),
+    "Holm 1979": Work(
+        "holm1979simple",
+        "article",
+        "Holm, Sture",
+        "A Simple Sequentially Rejective Multiple Test Procedure",
+        "Scandinavian Journal of Statistics",
+        1979,
+        "https://www.jstor.org/stable/4615733",
+    ),
+    "Bonett & Price 2012": Work(
+        "bonett2012adjusted",
+        "article",
+        "Bonett, Douglas G. and Price, Robert M.",
+        "Adjusted Wald Confidence Interval for a Difference of Binomial Proportions Based on Paired Data",
+        "Journal of Educational and Behavioral Statistics",
+        2012,
+        "https://doi.org/10.3102/1076998611411915",
+    ),
+}
+
+ALWAYS = ("Wilson 1927", "Tian et al. 2021", "Benz et al. 2021")  # intervals; CV and MCD; deviations
+COMPARING = ("McNemar 1947", "Holm 1979", "Bonett & Price 2012")
+
+
+def row_of(condition: str) -> Named | None:
+    """The row of the attack table, or nothing for a condition of the user's own."""
+    try:
+        return found(condition)[0]
+    except ValueError:
+        return None
+
+
+def papers(paper: str) -> tuple[str, ...]:
+    """The works that a `paper` cell of the attack table names."""
+    return tuple(
+        name for name in WORKS if name in paper and not any(o != name and name in o and o in paper for o in WORKS)
+    )
+
+
+def used(conditions: Iterable[str], comparing: bool) -> tuple[Work, ...]:
+    """What the page rests on, each once, in the order of the table above."""
+    rows = [row for name in conditions if (row := row_of(name)) is not None]
+    named = (
+        {name for row in rows for name in papers(row.paper)} | set(ALWAYS) | (set(COMPARING) if comparing else set())
+    )
+    return tuple(work for name, work in WORKS.items() if name in named)
+
+
+def bibtex(works: Iterable[Work]) -> str:
+    return "\n\n".join(work.bibtex for work in works) + "\n"

@@ -1,0 +1,236 @@
+"""One or more audits -> one HTML file that needs no network: the page people read, send and print."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+from leastwise.audit.evidence import Evidence
+from leastwise.audit.masking import cautions
+from leastwise.core.recipe import difference
+from leastwise.report.class_changes import changes
+from leastwise.report.condition_stats import Finding, asides, finding, remarks
+from leastwise.report.explain.reasons import reasons
+from leastwise.report.export import table_csv, table_latex, table_markdown
+from leastwise.report.html import drawn, rendered
+from leastwise.report.page.citations import bibtex, row_of, used
+from leastwise.report.security_curves import curves
+from leastwise.report.terminal.table import percent, pick, same_images, span, what_changed
+from leastwise.statistics.intervals import CONFIDENCE, wilson
+
+CLEAN = "clean"
+FEW_MODELS = 3  # of which all pairs are compared
+
+
+@dataclass(frozen=True, eq=False)
+class Audited:
+    """A model under audit: a name to show, what was found, and what else is known of the run."""
+
+    name: str
+    evidence: Evidence
+    run: Mapping[str, Any] = field(default_factory=dict)  # run.json, manifest.json: plain JSON values
+    explained: Mapping[str, Any] | None = None  # explain.json; what the evidence alone gives unless it is there
+
+
+def page(models: Sequence[Audited], title: str = "Class-wise robustness audit") -> str:
+    """The page of one model, or of several side by side; of more than three the first is compared with the others."""
+    if not models:
+        raise ValueError("a page needs at least one audit, but saw none: give the folder of a result")
+    if len({model.name for model in models}) != len(models):
+        raise ValueError(f"every model needs its own name, but saw {', '.join(m.name for m in models)}: rename one")
+    if any(not model.evidence.conditions or not len(model.evidence.ids) for model in models):
+        raise ValueError("evidence without images or conditions has nothing to show: audit again")
+    specs: list[Any] = []
+    exports: list[dict[str, str]] = []
+    comparisons = compared_models(models, specs)
+    made = {model.name: model.explained or reasons(model.evidence) for model in models}
+    alike = agreement(made, specs)
+    views = [view(model, made[model.name], specs, exports) for model in models]
+    conditions = list(dict.fromkeys(name for model in models for name in model.evidence.conditions))
+    works = used(conditions, bool(comparisons))
+    return rendered(
+        "page.html.j2",
+        specs,
+        exports,
+        {
+            "title": title,
+            "models": views,
+            "comparisons": comparisons,
+            "agreement": alike,
+            "unpaired": [m.name for m in models[1:] if not same_images(models[0].evidence, m.evidence)],
+            "methods": [(name, row_of(name)) for name in conditions],
+            "works": works,
+            "bibtex": bibtex(works),
+            "confidence": f"{100 * CONFIDENCE:g} %",
+        },
+    )
+
+
+def view(
+    model: Audited, made: Mapping[str, Any] | None, specs: list[Any], exports: list[dict[str, str]]
+) -> dict[str, Any]:
+    """Everything the template shows of one model."""
+    from leastwise.report.explain.page import part
+    from leastwise.report.figures import (
+        END,
+        MANY,
+        accuracy_figures,
+        confusion_figure,
+        curve_figure,
+        deviation_figures,
+        group_figures,
+        rank_figures,
+        reachability_figures,
+        top_pairs,
+        weakest_first,
+    )
+
+    evidence = model.evidence
+    chosen = pick(evidence)
+    found = {name: finding(evidence, name) for name in evidence.conditions}
+    order = weakest_first(evidence, chosen.condition)
+    many = len(order) > MANY
+    deviating = [name for name in dict.fromkeys((CLEAN, chosen.condition)) if name in evidence.conditions]
+    exports.append({"csv": table_csv(evidence), "latex": table_latex(evidence), "markdown": table_markdown(evidence)})
+    return {
+        "name": model.name,
+        "pick": chosen,
+        "corrected": corrected(found[chosen.condition], " %"),
+        "notes": (*remarks(found[chosen.condition]), *asides(evidence)),
+        "k": len(order),
+        "n": len(evidence.ids),
+        "many": many,
+        "end": END,
+        "glance": glance(evidence, found),
+        "bars": drawn(accuracy_figures(evidence, order), specs),
+        "ranks": drawn(rank_figures(evidence), specs) if many else [],
+        "groups": drawn(group_figures(evidence, chosen.condition), specs) if evidence.groups else [],
+        "deviations": drawn(deviation_figures(evidence, deviating, order), specs),
+        "confusion": drawn([confusion_figure(evidence, chosen.condition)], specs),
+        "pairs": [
+            (pair.true, pair.predicted, pair.count, pair.n, percent(pair.count / pair.n))
+            for pair in top_pairs(evidence, chosen.condition)
+        ],
+        "reach": drawn(reachability_figures(evidence), specs),
+        "curve": drawn([curve_figure(evidence, one) for one in curves(evidence)], specs),
+        "explained": None if made is None else part(made, specs),
+        "warnings": cautions(evidence),
+        "conditions": list(evidence.conditions),
+        "rows": class_rows(evidence, order),
+        "grouped": bool(evidence.groups),
+        "provenance": provenance(model),
+        "recipe": json.dumps(json.loads(evidence.recipe), indent=1, sort_keys=True, ensure_ascii=False),
+    }
+
+
+def agreement(made: Mapping[str, Mapping[str, Any] | None], specs: list[Any]) -> dict[str, Any] | None:
+    """Whether the models find the same classes hard; nothing of one model, or of models of different classes."""
+    from leastwise.report.explain.text import between
+
+    known = {name: one for name, one in made.items() if one is not None}
+    if len(known) < 2 or len({tuple(one["classes"]) for one in known.values()}) > 1:
+        return None
+    return between(known, specs)
+
+
+def corrected(found: Finding, unit: str = "") -> str:
+    """The worst class without the bad luck of being picked as the lowest."""
+    return f"{percent(found.worst.corrected)}{unit} {span(found.worst.low, found.worst.high)}"
+
+
+def glance(evidence: Evidence, found: Mapping[str, Finding]) -> list[dict[str, str]]:
+    """A row per condition: the numbers papers print, and the same without noise."""
+    frame = evidence.frame()
+    low, high = wilson(frame.correct.sum(1).numpy(), frame.n.sum(1).numpy())
+    class_low, class_high = wilson(frame.correct.numpy(), frame.n.numpy())
+    rows = []
+    for m, name in enumerate(frame.conditions):
+        worst = int(frame.worst[m])
+        ties = int((frame.accuracy[m] == frame.accuracy[m, worst]).sum())
+        one = found[name]
+        rows.append(
+            {
+                "condition": name,
+                "overall": percent(float(frame.overall[m])),
+                "overall_span": span(low[m], high[m]),
+                "worst": frame.names[worst] if ties == 1 else f"{ties} classes",
+                "accuracy": percent(float(frame.accuracy[m, worst])),
+                "accuracy_span": span(class_low[m, worst], class_high[m, worst]),
+                "corrected": corrected(one),
+                "cv": f"{1e4 * float(frame.variance[m]):.1f}",
+                "spread": ""
+                if one.spread.used < 2
+                else f"{1e4 * one.spread.debiased:.1f} [{1e4 * one.spread_low:.1f}, {1e4 * one.spread_high:.1f}]",
+                "gap": percent(float(frame.gap[m])),
+            }
+        )
+    return rows
+
+
+def class_rows(evidence: Evidence, order: Sequence[int]) -> list[dict[str, Any]]:
+    """The class table, weakest class first."""
+    frame = evidence.frame()
+    low, high = wilson(frame.correct.numpy(), frame.n.numpy())
+    accuracy, lowest = frame.accuracy.tolist(), [float(a.min()) for a in frame.accuracy.nan_to_num(nan=2.0)]
+    group_of = {c: name for name, classes in reversed(evidence.groups) for c in classes}
+    return [
+        {
+            "name": evidence.names[c],
+            "group": group_of.get(c, "–"),
+            "n": int(frame.n[0, c]),
+            "cells": [
+                (percent(accuracy[m][c]), span(low[m, c], high[m, c]), accuracy[m][c] == lowest[m])
+                for m in range(len(frame.conditions))
+            ],
+        }
+        for c in order
+    ]
+
+
+def provenance(model: Audited) -> list[tuple[str, str]]:
+    evidence = model.evidence
+    recipe = json.loads(evidence.recipe)
+    passes = [f"{name}: {r.forwards:,} forward, {r.backwards:,} backward" for name, r in evidence.conditions.items()]
+    rows = [("key of the recipe", evidence.key), ("images", f"{len(evidence.ids):,}")]
+    rows += [(f"digest of the {name}", str(recipe[name])) for name in ("model", "data") if name in recipe]
+    rows += [("seed", str(recipe["seed"]))] if "seed" in recipe else []
+    rows += [("passes of single images", "; ".join(passes))]
+    return rows + [(name, value if isinstance(value, str) else json.dumps(value)) for name, value in model.run.items()]
+
+
+def compared_models(models: Sequence[Audited], specs: list[Any]) -> list[dict[str, Any]]:
+    """Every pair of a few models, of many the first with each other, where both saw the same images."""
+    from leastwise.report.figures import (
+        change_figure,
+    )
+
+    made: list[dict[str, Any]] = []
+    pairs = combinations(models, 2) if len(models) <= FEW_MODELS else ((models[0], other) for other in models[1:])
+    for first, other in pairs:
+        if not same_images(first.evidence, other.evidence):
+            continue
+        apart = different_attacks(first.evidence, other.evidence)
+        common = [n for n in first.evidence.conditions if n in other.evidence.conditions and n not in apart]
+        condition = pick(first.evidence).condition
+        condition = condition if condition in common else common[-1] if common else ""
+        names = (first.name, other.name)
+        left_out = [
+            f"{name} stands for different attacks ({what}) and is not compared." for name, what in apart.items()
+        ]
+        if not condition:
+            if left_out:
+                made.append({"names": names, "sentence": " ".join(left_out), "figures": []})
+            continue
+        shown = [name for name in dict.fromkeys((CLEAN, condition)) if name in common]
+        found = [change_figure(changes(first.evidence, other.evidence, name), name, names) for name in shown]
+        sentence = what_changed(first.evidence, other.evidence, names, condition) if CLEAN in common else ""
+        said = " ".join([sentence, *left_out]).strip()
+        made.append({"names": names, "sentence": said, "figures": drawn(found, specs)})
+    return made
+
+
+def different_attacks(a: Evidence, b: Evidence) -> dict[str, str]:
+    """Conditions that have one name in both and not one meaning: where their settings differ."""
+    both = {name: difference(a.attacks[name], b.attacks[name]) for name in a.conditions if name in b.conditions}
+    return {name: apart for name, apart in both.items() if apart}

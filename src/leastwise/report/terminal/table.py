@@ -1,0 +1,171 @@
+"""Evidence -> the table and the sentences a person reads in the terminal."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from leastwise.audit.evidence import Evidence
+from leastwise.audit.masking import cautions
+from leastwise.core.counts import ClassFrame
+from leastwise.statistics.intervals import wilson
+from leastwise.statistics.paired import Paired, paired
+
+NAME_WIDTH = 20  # longer class names are folded
+CELL_WIDTH = 22  # "100.0 [98.1, 100.0]" and the space around it
+
+
+def percent(value: float) -> str:
+    return f"{100 * value:.1f}"
+
+
+def span(low: float, high: float) -> str:
+    return f"[{percent(low)}, {percent(high)}]"
+
+
+def print_classes(console: Console, evidence: Evidence, title: str) -> None:
+    """The class table, in as many pieces as the terminal is too narrow for."""
+    widest = min(NAME_WIDTH, max(len(name) for name in (*evidence.names, "CV (points²)")))
+    fit = max(1, (console.width - widest) // CELL_WIDTH)
+    conditions = list(evidence.conditions)
+    say(console, f"\n{title}: accuracy in % [95 % interval]", style="bold")
+    for first in range(0, len(conditions), fit):
+        if first:
+            console.print()
+        console.print(class_table(evidence, conditions[first : first + fit]))
+    for name in conditions:
+        for number, member in enumerate(evidence.members(name)):
+            frame = ClassFrame.of({name: evidence.against(name, number)}, evidence.names)
+            say(console, f"{name}, {member}: {percent(frame.overall[0].item())}, worst {worst_cell(frame, 0)}")
+    for warning in cautions(evidence):
+        say(console, f"warning: {warning}", style="yellow")
+
+
+def say(console: Console, text: str, style: str = "") -> None:
+    """Text as it is: no markup, no colours guessed, lines broken by the terminal only."""
+    console.print(Text(text, style=style), soft_wrap=True)
+
+
+def class_table(evidence: Evidence, conditions: Sequence[str]) -> Table:
+    """Accuracy of every class in percent, with 95 % Wilson intervals; the worst class is marked."""
+    frame = ClassFrame.of({name: evidence.tally(name) for name in conditions}, evidence.names)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column("class", overflow="fold", max_width=NAME_WIDTH)
+    for name in frame.conditions:
+        table.add_column(Text(name), justify="right", no_wrap=True)
+    accuracy, lowest = frame.accuracy.tolist(), lowest_accuracy(frame)
+    low, high = wilson(frame.correct.numpy(), frame.n.numpy())
+    for c, name in enumerate(frame.names):
+        cells = []
+        for row in range(len(frame.conditions)):
+            if frame.n[row, c] == 0:
+                cells.append(Text("no images", style="dim"))
+                continue
+            cell = f"{percent(accuracy[row][c])} {span(low[row, c], high[row, c]):>13}"
+            cells.append(Text(cell, style="bold red" if accuracy[row][c] == lowest[row] else ""))
+        table.add_row(Text(name), *cells)
+    if evidence.groups:
+        table.add_section()
+    for name, classes in evidence.groups:
+        n, correct = (counts[:, list(classes)].sum(1).numpy() for counts in (frame.n, frame.correct))
+        low, high = wilson(correct, n)
+        cells = [
+            Text(f"{percent(c / m)} {span(lo, hi):>13}" if m else "no images")
+            for c, m, lo, hi in zip(correct, n, low, high, strict=True)
+        ]
+        table.add_row(Text(name, style="italic"), *cells)
+    table.add_section()
+    table.add_row("overall", *map(percent, frame.overall.tolist()))
+    table.add_row("worst class", *(Text(worst_cell(frame, row), style="bold red") for row in range(len(lowest))))
+    table.add_row("CV (points²)", *(f"{1e4 * v:.1f}" for v in frame.variance.tolist()))
+    table.add_row("MCD (points)", *map(percent, frame.gap.tolist()))
+    return table
+
+
+def lowest_accuracy(frame: ClassFrame) -> list[float]:
+    """The worst class's accuracy, by condition."""
+    lowest: list[float] = frame.accuracy.gather(1, frame.worst[:, None]).squeeze(1).tolist()
+    return lowest
+
+
+def worst_cell(frame: ClassFrame, row: int) -> str:
+    """The worst class by name, or how many classes share the last place."""
+    lowest = lowest_accuracy(frame)[row]
+    ties = int((frame.accuracy[row] == lowest).sum())
+    return f"{frame.names[int(frame.worst[row])] if ties == 1 else f'{ties} classes'} {percent(lowest)}"
+
+
+@dataclass(frozen=True)
+class Pick:
+    """The class an attacker would pick, under the condition where the worst class is lowest."""
+
+    condition: str
+    picked: str
+    ties: int  # classes that share the last place
+    accuracy: str
+    interval: str
+    overall: str
+
+
+def pick(evidence: Evidence) -> Pick:
+    frame = evidence.frame()
+    lowest = lowest_accuracy(frame)
+    overall: list[float] = frame.overall.tolist()
+    # Of conditions that are equally bad the last: clean images stand first, and no attacker is needed for them.
+    row = min(range(len(lowest)), key=lambda r: (lowest[r], overall[r], -r))
+    worst = int(frame.worst[row])
+    low, high = wilson(frame.correct[row].numpy(), frame.n[row].numpy())
+    return Pick(
+        frame.conditions[row],
+        frame.names[worst],
+        int((frame.accuracy[row] == lowest[row]).sum()),
+        percent(lowest[row]),
+        span(low[worst], high[worst]),
+        percent(overall[row]),
+    )
+
+
+def headline(evidence: Evidence) -> str:
+    """Which class an attacker would pick, under the condition with the lowest worst class."""
+    found = pick(evidence)
+    picked = found.picked if found.ties == 1 else f"any of {found.ties} classes"
+    return (
+        f"An attacker would pick {picked}: {found.accuracy} % {found.interval} "
+        f"under {found.condition}, against {found.overall} % overall."
+    )
+
+
+def same_images(a: Evidence, b: Evidence) -> bool:
+    return (
+        a.data == b.data and a.names == b.names and np.array_equal(a.ids, b.ids) and np.array_equal(a.labels, b.labels)
+    )
+
+
+def compared(a: Evidence, b: Evidence, condition: str, cls: int | None = None) -> Paired:
+    """B against A on the same images, of one class or of all."""
+    if not same_images(a, b):
+        raise ValueError("models can be paired only on the same images: audit both on the same data")
+    rows = slice(None) if cls is None else a.labels == cls
+    return paired(a.correct(condition)[rows], b.correct(condition)[rows])
+
+
+def what_changed(a: Evidence, b: Evidence, names: tuple[str, str], condition: str) -> str:
+    """One sentence on B against A from the paired comparison: overall, clean, and the two ends among the classes."""
+
+    def points(p: Paired) -> str:
+        return f"{100 * p.difference:+.1f} points {span(p.low, p.high)}"
+
+    present = sorted(set(a.labels.tolist()))
+    by_class = {a.names[c]: compared(a, b, condition, c) for c in present}
+    least = min(by_class, key=lambda name: by_class[name].difference)
+    most = max(by_class, key=lambda name: by_class[name].difference)
+    whole = compared(a, b, condition)
+    return (
+        f"On the same {whole.n:,} images {names[1]} changes accuracy under {condition} by {points(whole)} against "
+        f"{names[0]}, and clean accuracy by {points(compared(a, b, 'clean'))}; class by class the change under "
+        f"{condition} runs from {points(by_class[least])} for {least} to {points(by_class[most])} for {most}."
+    )

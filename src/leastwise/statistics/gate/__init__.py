@@ -1,0 +1,1 @@
+"""Pass, fail or inconclusive: the language of demands, what they measure, and the verdict."""

@@ -1,0 +1,164 @@
+"""Gates: does a result meet its demands? Pass, fail or inconclusive, decided on confidence bounds, not on estimates."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from math import ceil
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from leastwise.core.recipe import difference
+from leastwise.statistics.gate.language import Term
+from leastwise.statistics.gate.measures import Estimate, Fall, largest_fall, measured, scale
+from leastwise.statistics.intervals import CONFIDENCE, ClassCounts, Hits
+
+MOST_IMAGES = 10_000_000  # per class; a gate that would need more is not decided by more images
+
+
+class Outcome(Enum):
+    PASS = "pass"
+    FAIL = "fail"
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True, eq=False)
+class SingleImages:
+    """For comparing two results image by image: what was right under each condition."""
+
+    ids: Int[np.ndarray, " n"]
+    labels: Int[np.ndarray, " n"]
+    hits: Mapping[str, Hits]
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """Counts by condition, each `(correct, n)` over the classes, and the single images where they are known."""
+
+    names: tuple[str, ...]
+    counts: Mapping[str, tuple[ClassCounts, ClassCounts]]
+    images: SingleImages | None = None
+    attacks: Mapping[str, Any] = field(default_factory=dict)  # settings behind the names of conditions, where known
+
+
+@dataclass(frozen=True)
+class Verdict:
+    term: Term
+    outcome: Outcome
+    estimate: float
+    low: float
+    high: float
+    images_needed: int | None  # in the largest class, to decide if the estimate stays; None when decided or hopeless
+    detail: str  # which class is worst or fell most, and whether images were paired; else empty
+
+
+def decide(
+    terms: Sequence[Term], result: Result, bases: Mapping[str, Result], confidence: float = CONFIDENCE
+) -> tuple[Verdict, ...]:
+    """Verdicts that are all right together with the given confidence: the terms share the error (Bonferroni).
+
+    `bases` has the results that `drop` terms name. `images_needed` supposes that all classes grow alike.
+    """
+    each = 1 - (1 - confidence) / max(len(terms), 1)
+    return tuple(verdict(term, result, bases, each) for term in terms)
+
+
+def verdict(term: Term, result: Result, bases: Mapping[str, Result], confidence: float) -> Verdict:
+    detail = ""
+    if term.measure == "drop":
+        falls = falls_between(term, result, bases)
+        size = int(max(falls.first_n.max(), falls.second_n.max()))
+    else:
+        correct, n = counts_for(term, result)
+        size = int(n.max())
+
+    def estimate(times: float) -> Estimate:
+        if term.measure == "drop":
+            return largest_fall(falls if times == 1 else falls.scaled(times), confidence)
+        return measured(term.measure, *((correct, n) if times == 1 else scale(correct, n, times)), confidence)
+
+    found = estimate(1.0)
+    if found.index is not None:
+        detail = result.names[found.index]
+    if term.measure == "drop":
+        detail += ", paired" if falls.paired else ", unpaired"
+    outcome = judge(term, found)
+    needed = None
+    if outcome is Outcome.INCONCLUSIVE and found.value != term.threshold:
+        needed = images_needed(lambda times: judge(term, estimate(times)) is not Outcome.INCONCLUSIVE, size)
+    return Verdict(term, outcome, found.value, found.low, found.high, needed, detail)
+
+
+def judge(term: Term, found: Estimate) -> Outcome:
+    """Pass when the whole interval meets the demand, fail when none of it does."""
+    t = term.threshold
+    sure, hopeless = {
+        ">=": (found.low >= t, found.high < t),
+        ">": (found.low > t, found.high <= t),
+        "<=": (found.high <= t, found.low > t),
+        "<": (found.high < t, found.low >= t),
+    }[term.comparison]
+    return Outcome.PASS if sure else Outcome.FAIL if hopeless else Outcome.INCONCLUSIVE
+
+
+def images_needed(decided: Callable[[float], bool], size: int) -> int | None:
+    """The size at which the gate would decide, to within 1 %: doubling, then bisection."""
+    short, enough = 1.0, 2.0
+    while not decided(enough):
+        short, enough = enough, 2 * enough
+        if size * enough > MOST_IMAGES:
+            return None
+    while enough / short > 1.01:
+        middle = (short + enough) / 2
+        short, enough = (short, middle) if decided(middle) else (middle, enough)
+    return ceil(size * enough)
+
+
+def condition_counts(condition: str, result: Result, owner: str) -> tuple[ClassCounts, ClassCounts]:
+    if condition not in result.counts:
+        raise ValueError(
+            f"{owner} has no condition {condition!r}: use one of {', '.join(result.counts)}, or audit it first"
+        )
+    return result.counts[condition]
+
+
+def counts_for(term: Term, result: Result) -> tuple[ClassCounts, ClassCounts]:
+    """Of the classes a term is about."""
+    correct, n = condition_counts(term.condition, result, "the result")
+    if term.measure == "accuracy":
+        if term.name not in result.names:
+            raise ValueError(f"the result has no class {term.name!r}: use one of {', '.join(result.names)}")
+        c = result.names.index(term.name)
+        correct, n = correct[c : c + 1], n[c : c + 1]
+    if not n.sum():
+        raise ValueError(f"{term.text!r} is about images that the result does not have: audit them first")
+    return correct, n
+
+
+def falls_between(term: Term, result: Result, bases: Mapping[str, Result]) -> Fall:
+    """What each class lost since the base: on the images both know, or from the counts where one knows no images."""
+    if term.name not in bases:
+        raise ValueError(f"there is no base {term.name!r} for {term.text!r}: give the folder or summary of a result")
+    base, owner = bases[term.name], f"the base {term.name!r}"
+    if sorted(base.names) != sorted(result.names):
+        raise ValueError(f"{owner} has other classes than the result: compare audits of the same data")
+    before, since = (one.attacks.get(term.condition) for one in (base, result))
+    if before is not None and since is not None and (apart := difference(before, since)):
+        raise ValueError(
+            f"{term.condition} is not the same attack in {owner} and in the result ({apart}): audit both alike"
+        )
+    order = np.array([base.names.index(name) for name in result.names])
+    correct, n = condition_counts(term.condition, result, "the result")
+    base_correct, base_n = condition_counts(term.condition, base, owner)
+    if result.images is None or base.images is None:
+        return Fall(base_correct[order], base_n[order], correct, n, paired=False)
+    _, here, there = np.intersect1d(result.images.ids, base.images.ids, assume_unique=True, return_indices=True)
+    labels = result.images.labels[here]
+    if not len(here) or (order[labels] != base.images.labels[there]).any():
+        raise ValueError(f"{owner} is about other images than the result: compare audits of the same data")
+    now, then = result.images.hits[term.condition][here], base.images.hits[term.condition][there]
+    k = len(result.names)
+    lost, gained = (np.bincount(labels[which], minlength=k) for which in (then & ~now, now & ~then))
+    both = np.bincount(labels, minlength=k)
+    return Fall(lost, both, gained, both, paired=True)

@@ -1,0 +1,128 @@
+"""What gates measure, each with an interval for its true value. All but cv's hold exactly, at any number of images."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from leastwise.statistics.intervals import ClassCounts, exact, lower, sidak, upper
+from leastwise.statistics.spread import spread, variance_bounds
+from leastwise.statistics.worst_class import minimum_bounds
+
+
+@dataclass(frozen=True)
+class Estimate:
+    value: float
+    low: float
+    high: float
+    index: int | None = None  # the class it is about; None when it is about all
+
+
+@dataclass(frozen=True, eq=False)
+class Fall:
+    """What each class lost: first/first_n − second/second_n.
+
+    Unpaired these are the accuracies before and after; paired, the shares of the same images that were right only
+    before and only after.
+    """
+
+    first: ClassCounts
+    first_n: ClassCounts
+    second: ClassCounts
+    second_n: ClassCounts
+    paired: bool
+
+    def scaled(self, times: float) -> "Fall":
+        return Fall(
+            *scale(self.first, self.first_n, times), *scale(self.second, self.second_n, times), paired=self.paired
+        )
+
+
+def scale(correct: ClassCounts, n: ClassCounts, times: float) -> tuple[ClassCounts, ClassCounts]:
+    """The same shares of `times` as many images."""
+    more = np.ceil(n * times).astype(np.int64)
+    return np.rint(correct / np.maximum(n, 1) * more).astype(np.int64), more
+
+
+def worst_accuracy(correct: ClassCounts, n: ClassCounts, confidence: float) -> Estimate:
+    low, high = minimum_bounds(correct, n, confidence)
+    accuracy = correct / n
+    return Estimate(float(accuracy.min()), low, high, int(accuracy.argmin()))
+
+
+def overall_accuracy(correct: ClassCounts, n: ClassCounts, confidence: float) -> Estimate:
+    """Clopper-Pearson on all images: holds, as classes of fixed sizes vary less than one binomial (Hoeffding 1956)."""
+    low, high = exact(correct.sum(keepdims=True), n.sum(keepdims=True), confidence)
+    return Estimate(float(correct.sum() / n.sum()), float(low[0]), float(high[0]))
+
+
+def macro_accuracy(correct: ClassCounts, n: ClassCounts, confidence: float) -> Estimate:
+    """As `overall` when the classes are equally large, else Hoeffding's bound √(ln(2/α)/2·Σ 1/(C²·n_c))."""
+    if (n == n[0]).all():
+        return overall_accuracy(correct, n, confidence)
+    value = float((correct / n).mean())
+    half = float(np.sqrt(np.log(2 / (1 - confidence)) / 2 * (1 / n).sum() / len(n) ** 2))
+    return Estimate(value, max(0.0, value - half), min(1.0, value + half))
+
+
+def class_gap(correct: ClassCounts, n: ClassCounts, confidence: float) -> Estimate:
+    """Best minus worst class.
+
+    Upper: it is exceeded only if the bound of the truly best or of the truly worst class fails, so two bounds
+    share the error. Lower: any two classes prove a gap, so all bounds must hold (Šidák), above and below.
+    """
+    accuracy = correct / n
+    tail = 1 - (1 - confidence) / 4
+    high = upper(correct, n, tail).max() - lower(correct, n, tail).min()
+    every = sidak(tail, len(n))
+    low = lower(correct, n, every).max() - upper(correct, n, every).min()
+    return Estimate(float(np.ptp(accuracy)), max(0.0, float(low)), min(1.0, float(high)))
+
+
+def class_variance(correct: ClassCounts, n: ClassCounts, confidence: float) -> Estimate:
+    """De-biased CV with `variance_bounds`: the one interval here that is approximate."""
+    found = spread(correct, n)
+    if found.used < 2:
+        raise ValueError("a variance over classes needs two classes with at least two images each: audit more")
+    low, high = variance_bounds(correct, n, confidence)
+    return Estimate(found.debiased, low, high)
+
+
+def class_accuracy(correct: ClassCounts, n: ClassCounts, confidence: float) -> Estimate:
+    """Of the only class given."""
+    low, high = exact(correct, n, confidence)
+    return Estimate(float(correct[0] / n[0]), float(low[0]), float(high[0]))
+
+
+MEASURES = {
+    "worst": worst_accuracy,
+    "overall": overall_accuracy,
+    "macro": macro_accuracy,
+    "gap": class_gap,
+    "cv": class_variance,
+    "accuracy": class_accuracy,
+}
+
+
+def measured(measure: str, correct: ClassCounts, n: ClassCounts, confidence: float) -> Estimate:
+    """Over the classes that have images."""
+    present = np.flatnonzero(n > 0)
+    found = MEASURES[measure](correct[present], n[present], confidence)
+    return found if found.index is None else Estimate(found.value, found.low, found.high, int(present[found.index]))
+
+
+def largest_fall(falls: Fall, confidence: float) -> Estimate:
+    """The largest fall of any class, negative if all rose.
+
+    Each class's fall is bounded by two exact bounds that share the error. Over classes: above it fails only if the
+    class that truly fell most fails; below all must hold (Bonferroni).
+    """
+    present = np.flatnonzero((falls.first_n > 0) & (falls.second_n > 0))
+    if not len(present):
+        raise ValueError("the two results share no class with images: compare audits of the same data")
+    x, x_n, y, y_n = (v[present] for v in (falls.first, falls.first_n, falls.second, falls.second_n))
+    miss = (1 - confidence) / 4
+    every = miss / len(present)
+    high = (upper(x, x_n, 1 - miss) - lower(y, y_n, 1 - miss)).max()
+    low = (lower(x, x_n, 1 - every) - upper(y, y_n, 1 - every)).max()
+    value = x / x_n - y / y_n
+    return Estimate(float(value.max()), float(low), float(high), int(present[value.argmax()]))

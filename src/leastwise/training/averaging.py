@@ -1,0 +1,103 @@
+"""Averages of the weights along the training. An average moves by a share towards the present weights, or stays.
+
+BatchNorm's running statistics are averaged with the weights (as in CFA's code), unless an averaging says
+`fresh_statistics`: then they are measured anew with the averaged weights.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Protocol, runtime_checkable
+
+from leastwise.training.base import Epoch
+
+Every = Literal["epoch", "step"]
+
+
+@runtime_checkable
+class Averaging(Protocol):
+    @property
+    def every(self) -> Every: ...
+
+    def share(self, count: int, progress: float, tails: tuple[float, ...]) -> float | None:
+        """How far the average goes towards the present weights; None: it stays.
+
+        `count` is how often it moved before, `progress` the share of the training that is done, and `tails` the worst
+        tenth of the classes after each epoch so far (see `tail`).
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class EMA:
+    """θ̄ = decay · θ̄ + (1 - decay) · θ after every epoch (or step), from the share `start` of the training on."""
+
+    recipe_name: ClassVar[str] = "EMA"
+
+    decay: float = 0.85
+    start: float = 0.25
+    every: Every = "epoch"
+    fresh_statistics: ClassVar[bool] = False
+
+    def share(self, count: int, progress: float, tails: tuple[float, ...]) -> float | None:
+        return None if progress < self.start else 1 - self.decay if count else 1.0
+
+
+@dataclass(frozen=True)
+class SWA:
+    """The plain mean of the weights after every epoch from `start` on (Izmailov et al., UAI 2018)."""
+
+    recipe_name: ClassVar[str] = "SWA"
+
+    start: float = 0.5
+    every: Every = "epoch"
+    fresh_statistics: ClassVar[bool] = True
+
+    def share(self, count: int, progress: float, tails: tuple[float, ...]) -> float | None:
+        return None if progress < self.start else 1 / (count + 1)
+
+
+@dataclass(frozen=True)
+class FAWA:
+    """EMA that skips epochs after which the worst class does badly on the validation images (Wei et al., CVPR 2023).
+
+    The paper has `threshold` 0.2 and begins at epoch 50 of 200; its code 0.24 from the start, decay 0.88. With 100
+    classes the worst is near 0 and no fixed number works. Without a threshold (the default) an epoch passes if the mean
+    of the worst tenth of the classes, which is the worst class of ten, is not below its median so far.
+    """
+
+    recipe_name: ClassVar[str] = "FAWA"
+
+    decay: float = 0.85
+    threshold: float | None = None
+    start: float = 0.25
+    every: ClassVar[Every] = "epoch"
+    fresh_statistics: ClassVar[bool] = False
+    validates: ClassVar[bool] = True
+
+    def share(self, count: int, progress: float, tails: tuple[float, ...]) -> float | None:
+        bound = median(tails) if self.threshold is None else self.threshold
+        passes = bool(tails) and tails[-1] >= bound
+        return EMA(self.decay, self.start).share(count, progress, tails) if passes else None
+
+
+AVERAGINGS: dict[str, Averaging] = {"ema": EMA(), "swa": SWA(), "fawa": FAWA()}
+
+
+def averaging(name: str) -> Averaging:
+    if name not in AVERAGINGS:
+        raise ValueError(f"there is no averaging {name!r}: choose {', '.join(AVERAGINGS)}")
+    return AVERAGINGS[name]
+
+
+def tail(seen: Epoch) -> float:
+    """Mean validation accuracy under attack of the worst tenth of the classes; of ten classes, the worst."""
+    if seen.valid is None:
+        return math.nan
+    present = sorted(a for a in seen.valid.attacked.accuracy.tolist() if a == a)
+    worst = present[: math.ceil(len(present) / 10)]
+    return sum(worst) / len(worst)
+
+
+def median(values: tuple[float, ...]) -> float:
+    """The lower middle one."""
+    return sorted(values)[(len(values) - 1) // 2] if values else math.inf

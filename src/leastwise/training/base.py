@@ -1,0 +1,220 @@
+"""A training method in two halves: what each example's loss is, and how classes differ in it.
+
+An `Objective` (TRADES, MART, …) has no memory: it crafts from a batch and says what the loss of every example is, in
+two parts. A `Policy` (CFA, DAFA, …) remembers something about each class and changes radii, weights or sampling. They
+compose: a training has one objective and any number of policies.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from leastwise.attacks.pgd import PGD
+from leastwise.core.counts import Tally
+from leastwise.core.losses import entropy
+from leastwise.core.noise import Noise
+from leastwise.core.types import Counts, Images, Labels, Logits, PerClass, PerExample
+
+Craft = Literal["eval", "train"]  # the mode of BatchNorm while an attack looks at the network
+State = Mapping[str, Tensor]  # what a policy remembers, by name
+
+
+class Terms(NamedTuple):
+    """The loss of each example, label + beta · divergence, and the logits it was computed from."""
+
+    label: PerExample  # what pulls towards the label
+    clean: Logits | None = None
+    adversarial: Logits | None = None
+    divergence: PerExample | None = None  # what keeps p(x') near p(x)
+    beta: float | PerExample = 1.0
+
+    @property
+    def per_example(self) -> PerExample:
+        return self.label if self.divergence is None else self.label + self.beta * self.divergence
+
+    @property
+    def attacked(self) -> Logits:
+        """The logits under attack, or the clean ones of a method that does not attack."""
+        z = self.clean if self.adversarial is None else self.adversarial
+        assert z is not None, "a loss comes from some logits"
+        return z
+
+    def weighted(self, label: PerExample, divergence: PerExample) -> "Terms":
+        """Each part times a weight per example."""
+        other = None if self.divergence is None else divergence * self.divergence
+        return self._replace(label=label * self.label, divergence=other)
+
+
+@runtime_checkable
+class Objective(Protocol):
+    @property
+    def attack(self) -> PGD | None:
+        """The inner attack, whose radius policies may change class by class; None for a method without one."""
+        ...
+
+    def crafted(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Any:
+        """What the loss needs besides the batch, such as x'. The model is in the mode that attacks use."""
+        ...
+
+    def loss(self, model: nn.Module, x: Images, y: Labels, crafted: Any) -> Terms:
+        """One training batch. The model is in train mode, and every forward pass is written out."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """Counts and sums by class over some examples; they add. What is "attacked" is clean for methods without attack."""
+
+    clean: Tally  # empty if clean images are never looked at
+    robust: Tally
+    confusion: Int[Tensor, "k k"]  # label, prediction: attacked
+    probability: Float[Tensor, "k k"]  # sums of the probabilities of each class, by label: attacked
+    entropy: PerClass  # sums: attacked
+    loss: PerClass  # sums, as weighted by the policies
+
+    @classmethod
+    def empty(cls, k: int) -> "Seen":
+        none, square, row = Tally.empty(k), (k, k), torch.zeros(k, dtype=torch.float64)
+        return cls(
+            none, none, torch.zeros(square, dtype=torch.int64), torch.zeros(square, dtype=torch.float64), row, row
+        )
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, terms: Terms, y: Labels, k: int) -> "Seen":
+        z, y, per_example = (part.detach().cpu() for part in (terms.attacked, y, terms.per_example))
+        p = z.double().softmax(dim=1)
+        row = torch.zeros(k, dtype=torch.float64)
+        return cls(
+            hits(terms.clean, y, k),
+            hits(terms.adversarial, y, k),
+            torch.bincount(y * k + z.argmax(dim=1), minlength=k * k).view(k, k),
+            torch.zeros(k, k, dtype=torch.float64).index_add_(0, y, p),
+            row.index_add(0, y, entropy(z).double()),
+            row.index_add(0, y, per_example.double()),
+        )
+
+    def __add__(self, other: "Seen") -> "Seen":
+        return Seen(
+            self.clean + other.clean,
+            self.robust + other.robust,
+            self.confusion + other.confusion,
+            self.probability + other.probability,
+            self.entropy + other.entropy,
+            self.loss + other.loss,
+        )
+
+    @property
+    def n(self) -> Counts:
+        return self.confusion.sum(dim=1)
+
+    @property
+    def attacked(self) -> Tally:
+        """Counts under attack, or on clean images for a method that does not attack."""
+        return Tally(self.n, self.confusion.diagonal())
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All of it by name, to be written down or added up over processes."""
+        held = {"clean": self.clean, "robust": self.robust}
+        counts = {f"{name}.{part}": getattr(tally, part) for name, tally in held.items() for part in ("n", "correct")}
+        return counts | {name: getattr(self, name) for name in ("confusion", "probability", "entropy", "loss")}
+
+    @classmethod
+    def from_tensors(cls, held: Mapping[str, Tensor]) -> "Seen":
+        clean, robust = (Tally(held[f"{name}.n"], held[f"{name}.correct"]) for name in ("clean", "robust"))
+        return cls(clean, robust, held["confusion"], held["probability"], held["entropy"], held["loss"])
+
+
+def hits(z: Logits | None, y: Labels, k: int) -> Tally:
+    return Tally.empty(k) if z is None else Tally.count(y, z.detach().cpu().argmax(dim=1) == y, k)
+
+
+@dataclass(frozen=True, eq=False)
+class Epoch:
+    """What an epoch saw. Number 0 is a look at the validation images before the first step."""
+
+    number: int  # from 1
+    of: int  # epochs in all
+    rate: float  # learning rate at its end
+    train: Seen  # the training images as they were trained on
+    valid: Seen | None = None  # the validation images after it
+    averaged: Seen | None = None  # the same, with averaged weights
+    test: Seen | None = None  # where the recipe asks for it; nothing is ever chosen by it
+    states: tuple[State, ...] = field(default=())  # of the policies, during the epoch
+
+    @property
+    def loss(self) -> float:
+        """The mean over examples."""
+        return float(self.train.loss.sum() / max(1, int(self.train.n.sum())))
+
+    @property
+    def clean(self) -> Tally:
+        return self.train.clean
+
+    @property
+    def robust(self) -> Tally:
+        return self.train.robust
+
+    @property
+    def chosen_by(self) -> Seen | None:
+        """Validation of the weights that would be kept: the averaged ones where there are any."""
+        return self.valid if self.averaged is None else self.averaged
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """How classes are treated differently. Two functions everyone has; three more for what a policy changes:
+
+    `attack(attack, y, s) -> PGD`: radii and steps; `weigh(terms, y, s) -> Terms`: weights and further terms;
+    `sampling(s) -> PerClass`: how often each class is drawn, in proportion. A policy that says `validates = True` needs
+    validation images, `looks_first = True` a look at them before the first epoch, `valid_loss = True` their losses.
+    """
+
+    def init(self, n: Counts) -> State:
+        """The state before the first epoch, from the number of training images of each class."""
+        ...
+
+    def update(self, s: State, seen: Epoch) -> State:
+        """The state for the next epoch."""
+        ...
+
+
+Pairs = Sequence[tuple[Policy, State]]
+
+
+def armed(objective: Objective, policies: Pairs, y: Labels) -> Objective:
+    """The objective with the radii that the policies give this batch."""
+    attack = objective.attack
+    if attack is None:
+        return objective
+    for policy, s in policies:
+        if hasattr(policy, "attack"):
+            attack = policy.attack(attack, y, s)
+    return objective if attack is objective.attack else replace(objective, attack=attack)  # type: ignore[type-var]
+
+
+def weighed(terms: Terms, policies: Pairs, y: Labels) -> Terms:
+    for policy, s in policies:
+        if hasattr(policy, "weigh"):
+            terms = policy.weigh(terms, y, s)
+    return terms
+
+
+def drawn(policies: Pairs) -> PerClass | None:
+    """How often each class is drawn, in proportion; None for every image once."""
+    shares = [policy.sampling(s) for policy, s in policies if hasattr(policy, "sampling")]
+    return torch.stack(shares).prod(dim=0) if shares else None
+
+
+def per_example(value: PerClass, y: Labels, like: Tensor) -> PerExample:
+    """value[y], in the type and on the device of the losses."""
+    return value.to(like.device, like.dtype)[y]
+
+
+def scaled(attack: PGD, radius: PerExample, step: PerExample | None = None) -> PGD:
+    """The attack with its radius, and its step if that is given too, times a factor per example."""
+    return attack.at(radius * attack.ball.eps, None if step is None else step * attack.step)

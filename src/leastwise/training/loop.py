@@ -1,0 +1,321 @@
+"""fit(): the only training loop. It yields after every epoch; the caller decides what to keep."""
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from leastwise.core.noise import Noise
+from leastwise.data.dataset import Batch, Dataset
+from leastwise.models.classifier import Classifier, inference
+from leastwise.models.fast.prepare import ORIGINAL, Form, Prepared, prepare
+from leastwise.models.zoo.layers import clip_gates
+from leastwise.training.averaging import tail
+from leastwise.training.base import Epoch, Seen, State, Terms, armed, drawn, weighed
+from leastwise.training.batches import Piece, pieces
+from leastwise.training.distributed import ALONE, Ranks
+from leastwise.training.recipe import Training
+from leastwise.training.validate import measured
+
+# The fastest for attacks on all networks with BatchNorm that were tried (`make bench-prepare`). No trial by the clock
+# decides here: one recipe gives the same bits every time.
+FOLDED = Form(folded=True, channels_last=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """Where a training stands, and what it needs to go on besides the network's weights."""
+
+    seen: Epoch | None  # the last finished epoch
+    finished: int  # epochs
+    batch: int  # batches done in the epoch that follows
+    partial: Seen  # what they saw
+    states: tuple[State, ...]  # of the policies
+    optimiser: dict[str, Any]
+    average: Mapping[str, Tensor] | None  # averaged weights and statistics, once there are any
+    averaged: int  # how often the average moved
+    tails: tuple[float, ...]  # the worst tenth of the classes after each validated epoch
+
+    @property
+    def whole(self) -> bool:
+        """Whether an epoch was just finished."""
+        return self.batch == 0
+
+
+class Step(NamedTuple):
+    """Progress within an epoch."""
+
+    epoch: int
+    fraction: float  # of the whole training
+    loss: float  # mean over the batch
+
+
+Watch = Callable[[Step], None]
+
+
+def fit(
+    model: nn.Module,
+    data: Dataset,
+    training: Training,
+    after: Snapshot | None = None,
+    device: str = "cpu",
+    watch: Watch = lambda step: None,
+    valid: Dataset | None = None,
+    test: Dataset | None = None,
+    extra: Dataset | None = None,
+    form: Form = FOLDED,
+    ranks: Ranks = ALONE,
+    pause: Callable[[], bool] = lambda: False,
+) -> Iterator[Snapshot]:
+    """Train `model` in place; `after` continues behind an earlier snapshot, whose weights the model must have.
+
+    Validation images are split off `data` unless `valid` is given. All randomness is addressed by (seed, epoch,
+    example id), so a continued run draws what an uninterrupted one would have drawn. `form` is how attacks compute the
+    network. When `pause()` says so, a snapshot is yielded in the middle of an epoch too.
+    """
+    if len(data) == 0:
+        raise ValueError("there is nothing to train on: the data set has no examples")
+    if valid is None and (held := training.validation.images(data)):
+        data, valid = data.split(held, training.seed)
+    if training.validates and valid is None:
+        raise ValueError("this recipe follows the validation accuracy: give validation images per class, 1 or more")
+    yield from Loop(model.to(device), data, training, device, watch, valid, test, extra, form, ranks, pause).run(after)
+
+
+@dataclass(eq=False)
+class Loop:
+    """One training as it runs."""
+
+    model: nn.Module
+    data: Dataset
+    training: Training
+    device: str
+    watch: Watch
+    valid: Dataset | None
+    test: Dataset | None
+    extra: Dataset | None
+    form: Form
+    ranks: Ranks
+    pause: Callable[[], bool]
+
+    def __post_init__(self) -> None:
+        self.dtype = next(self.model.parameters()).dtype
+        self.optimiser = self.training.optimiser.over(self.model, self.training.schedule.rate(0.0))
+        self.twin = self.prepared()
+        self.average: dict[str, Tensor] | None = None
+        self.averaged = 0
+
+    def run(self, after: Snapshot | None) -> Iterator[Snapshot]:
+        now = self.begun() if after is None else after
+        if after is not None:
+            self.optimiser.load_state_dict(copy.deepcopy(after.optimiser))
+        self.average, self.averaged = clone(now.average), now.averaged
+        while now.finished < self.training.epochs:
+            for reached in self.epoch(now):
+                yield reached
+            now = reached
+
+    def begun(self) -> Snapshot:
+        """Before the first step; policies that fine-tune a network look at it first."""
+        n = torch.from_numpy(self.data.counts)
+        states = tuple(policy.init(n) for policy in self.training.policies)
+        if any(getattr(policy, "looks_first", False) for policy in self.training.policies):
+            look = Epoch(0, self.training.epochs, 0.0, Seen.empty(self.data.k), self.validated())
+            states = tuple(
+                policy.update(s, look) if getattr(policy, "looks_first", False) else s
+                for policy, s in zip(self.training.policies, states, strict=True)
+            )
+        return Snapshot(None, 0, 0, Seen.empty(self.data.k), states, self.optimiser_state(), None, 0, ())
+
+    def epoch(self, begin: Snapshot) -> Iterator[Snapshot]:
+        """The rest of an epoch; a snapshot at its end, and wherever a pause was asked for."""
+        training, number = self.training, begin.finished
+        policies = tuple(zip(training.policies, begin.states, strict=True))
+        batches = pieces(
+            self.data, self.extra, training.batch_size, training.extra_share, drawn(policies), training.seed, number
+        )
+        if min(piece.size for piece in batches) < self.ranks.size:
+            raise ValueError(f"batches need at least one image for each of {self.ranks.size} processes: enlarge them")
+        seen, rate, total = begin.partial, 0.0, training.epochs * len(batches)
+        self.model.train()
+        for place in range(begin.batch, len(batches)):
+            done = number * len(batches) + place
+            rate = training.schedule.rate((done + 1) / (total + 1))
+            new, loss = self.step(batches[place], policies, rate, number, done, done / total)
+            seen = seen + new
+            if training.averaging is not None and training.averaging.every == "step":
+                self.move_average((done + 1) / total, begin.tails)
+            self.watch(Step(number + 1, (done + 1) / total, loss))
+            if self.ranks.size == 1 and place + 1 < len(batches) and self.pause():
+                yield replace(
+                    begin, batch=place + 1, partial=seen, optimiser=self.optimiser_state(), average=clone(self.average),
+                    averaged=self.averaged,
+                )  # fmt: skip
+        yield self.ended(begin, self.ranks.total(seen), rate)
+
+    def ended(self, begin: Snapshot, train: Seen, rate: float) -> Snapshot:
+        """Validate, average, and let the policies learn from the epoch."""
+        training, number = self.training, begin.finished + 1
+        seen = Epoch(number, training.epochs, rate, train, states=begin.states)
+        looks = number % training.validation.every == 0 or number == training.epochs or training.validates
+        if self.valid is not None and looks:
+            seen = replace(seen, valid=self.validated())
+        tails = begin.tails if seen.valid is None else (*begin.tails, tail(seen))
+        if training.averaging is not None:
+            if training.averaging.every == "epoch":
+                self.move_average(number / training.epochs, tails)
+            if self.average is not None:
+                with self.weights(self.average):
+                    if getattr(training.averaging, "fresh_statistics", False):
+                        self.measure_statistics()
+                        self.average = {name: value.clone() for name, value in self.model.state_dict().items()}
+                    if seen.valid is not None:
+                        seen = replace(seen, averaged=self.validated())
+        if self.test is not None and number in training.test_at:
+            with self.weights(self.average) if self.average is not None else inference(self.model):
+                seen = replace(seen, test=self.look(self.test))
+        states = tuple(p.update(s, seen) for p, s in zip(training.policies, begin.states, strict=True))
+        empty = Seen.empty(self.data.k)
+        return Snapshot(
+            seen, number, 0, empty, states, self.optimiser_state(), clone(self.average), self.averaged, tails
+        )
+
+    def step(
+        self, whole: Piece, policies: Any, rate: float, epoch: int, number: int, progress: float
+    ) -> tuple[Seen, float]:
+        """One update of the weights: what it saw of the labelled images, and the mean loss of this process."""
+        piece = whole.part(self.ranks)
+        x, y, ids = Batch(*(part.to(self.device) for part in piece.images(self.data, self.extra)))
+        noise = Noise(self.training.seed, torch.from_numpy(piece.noise_ids).to(self.device), "/train", epoch)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate * group["factor"]
+        x = self.training.augment(x, noise.fork("augment")).to(self.dtype)
+        objective = armed(self.training.objective, policies, y)
+        with self.cast():
+            crafted = self.crafted(objective, x, y, noise)
+
+            def loss(model: nn.Module) -> Terms:
+                return weighed(objective.loss(model, x, y, crafted), policies, y)
+
+            awp = self.training.awp
+            if awp is not None and progress >= awp.warmup:
+                terms = loss(
+                    awp.perturbed(self.model, lambda at: loss(at).per_example.sum() / whole.size, self.ranks.sum_)
+                )
+            else:
+                terms = loss(self.model)
+        mean = terms.per_example.sum() / whole.size
+        if not math.isfinite(mean.item()):
+            raise ValueError(
+                f"the loss is {mean.item()} at step {number} (ids {', '.join(map(str, ids[:8].tolist()))}"
+                f"{' …' if len(ids) > 8 else ''}): try a lower learning rate"
+            )
+        self.optimiser.zero_grad()
+        mean.backward()  # type: ignore[no-untyped-call]
+        self.ranks.sum_([p.grad for p in self.model.parameters() if p.grad is not None])
+        self.optimiser.step()
+        clip_gates(self.model)
+        self.ranks.average_statistics(self.model)
+        return Seen.of(first_rows(terms, len(piece.rows)), y[: len(piece.rows)], self.data.k), mean.item()
+
+    def crafted(self, objective: Any, x: Tensor, y: Tensor, noise: Noise) -> Any:
+        if objective.attack is None or self.training.craft == "train":
+            return objective.crafted(self.model, x, y, noise)
+        if self.twin is not None:
+            self.twin.refresh()
+            return objective.crafted(self.twin.model, x, y, noise)
+        with inference(self.model):
+            return objective.crafted(self.model, x, y, noise)
+
+    def prepared(self) -> Prepared | None:
+        """A copy of the network for attacks, in a faster form, which follows the weights; None to use it itself."""
+        attacks = self.training.objective.attack is not None or self.valid is not None
+        if not attacks or self.form == ORIGINAL or not isinstance(self.model, Classifier):
+            return None
+        some = self.data.batch(np.arange(min(len(self.data), 32))).x.to(self.device, self.dtype)
+        made = prepare(self.model, some, self.form)
+        return None if made.form == ORIGINAL else made
+
+    def validated(self) -> Seen | None:
+        return None if self.valid is None else self.look(self.valid)
+
+    def look(self, data: Dataset) -> Seen:
+        training = self.training
+        if self.twin is not None:
+            self.twin.refresh()
+        losses = any(getattr(policy, "valid_loss", False) for policy in training.policies)
+        return measured(
+            self.model,
+            data,
+            training.validation.attack_for(training.objective),
+            training.seed,
+            self.device,
+            None if self.twin is None else self.twin.model,
+            training.objective if losses else None,
+            self.ranks,
+        )
+
+    def move_average(self, progress: float, tails: tuple[float, ...]) -> None:
+        assert self.training.averaging is not None
+        share = self.training.averaging.share(self.averaged, progress, tails)
+        if share is None:
+            return
+        present = self.model.state_dict()
+        if self.average is None:
+            self.average = {name: value.clone() for name, value in present.items()}
+        else:
+            for name, value in self.average.items():
+                if value.is_floating_point():
+                    value.lerp_(present[name], share)
+                else:
+                    value.copy_(present[name])
+        self.averaged += 1
+
+    @contextmanager
+    def weights(self, held: Mapping[str, Tensor]) -> Iterator[None]:
+        """Other weights inside; the training's own on leaving."""
+        own = {name: value.clone() for name, value in self.model.state_dict().items()}
+        self.model.load_state_dict(held)
+        try:
+            yield
+        finally:
+            self.model.load_state_dict(own)
+            self.model.train()
+
+    @torch.no_grad()
+    def measure_statistics(self) -> None:
+        """BatchNorm's running statistics with the present weights, over the training images as they are."""
+        norms = [m for m in self.model.modules() if hasattr(m, "running_mean") and hasattr(m, "momentum")]
+        momenta = [norm.momentum for norm in norms]
+        self.model.train()
+        for count, positions in enumerate(np.array_split(np.arange(len(self.data)), -(-len(self.data) // 250)), 1):
+            for norm in norms:
+                norm.momentum = 1 / count  # type: ignore[assignment]
+            self.model(self.data.batch(positions).x.to(self.device, self.dtype))
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum
+
+    def cast(self) -> AbstractContextManager[None]:
+        half = self.training.precision == "bfloat16"
+        return torch.autocast(torch.device(self.device).type, dtype=torch.bfloat16, enabled=half)
+
+    def optimiser_state(self) -> dict[str, Any]:
+        return copy.deepcopy(self.optimiser.state_dict())
+
+
+def clone(weights: Mapping[str, Tensor] | None) -> dict[str, Tensor] | None:
+    return None if weights is None else {name: value.clone() for name, value in weights.items()}
+
+
+def first_rows(terms: Terms, n: int) -> Terms:
+    """The labelled images of a batch: pseudo-labels are not counted."""
+    if n == len(terms.label):
+        return terms
+    cut = {name: part[:n] for name, part in terms._asdict().items() if isinstance(part, Tensor)}
+    return terms._replace(**cut)

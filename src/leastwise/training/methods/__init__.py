@@ -1,0 +1,1 @@
+"""Training methods: one file each, whose docstring is its equation."""

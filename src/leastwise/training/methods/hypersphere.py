@@ -1,0 +1,75 @@
+"""Hypersphere embedding in adversarial training (Pang et al., NeurIPS 2020): PGD-HE and TRADES-HE."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import nn
+
+from leastwise.attacks.goals import KL
+from leastwise.attacks.pgd import PGD
+from leastwise.core.losses import ce, kl
+from leastwise.core.noise import Noise
+from leastwise.core.types import Images, Labels, Logits, PerExample
+from leastwise.training.base import Terms
+
+ROUNDING = 1e-3
+
+
+class Times(nn.Module):
+    """s · f(x), for attacks on what the loss sees."""
+
+    def __init__(self, model: nn.Module, scale: float) -> None:
+        super().__init__()
+        self.model, self.scale = model, scale
+
+    def forward(self, x: Images) -> Logits:
+        return self.scale * self.model(x)
+
+
+@dataclass(frozen=True)
+class HE:
+    """L = margin CE(x') (PGD-HE), or margin CE(x) + beta · KL(s·cos θ(x) || s·cos θ(x')) (TRADES-HE, beta > 0).
+
+    margin CE = -log e^{s(cos θ_y - m)} / (e^{s(cos θ_y - m)} + sum_{j != y} e^{s cos θ_j}). It needs a network with a
+    cosine head (`resnet18+cosine`), whose logits are the cosines. Attacks see s · cos θ without the margin.
+    """
+
+    recipe_name: ClassVar[str] = "HE"
+
+    attack: PGD = PGD()
+    scale: float = 10.0
+    margin: float = 0.2
+    beta: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.beta and not isinstance(self.attack.goal, KL):
+            raise ValueError("TRADES-HE climbs the KL divergence: give its attack goal=KL()")
+
+    def crafted(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Images:
+        return self.attack.perturb(Times(model, self.scale), x, y, noise)
+
+    def loss(self, model: nn.Module, x: Images, y: Labels, crafted: Images) -> Terms:
+        if not self.beta:
+            z = cosines(model(crafted))
+            return Terms(margin_ce(z, y, self.scale, self.margin), adversarial=self.scale * z)
+        clean, adversarial = cosines(model(x)), cosines(model(crafted))
+        label = margin_ce(clean, y, self.scale, self.margin)
+        clean, adversarial = self.scale * clean, self.scale * adversarial
+        return Terms(label, clean, adversarial, kl(clean, adversarial), self.beta)
+
+
+def margin_ce(cosine: Logits, y: Labels, scale: float, margin: float) -> PerExample:
+    """Cross-entropy of s · cos θ with m taken off the label's cosine (CosFace), not off its angle."""
+    off = torch.zeros_like(cosine).scatter(1, y[:, None], margin)
+    return ce(scale * (cosine - off), y)
+
+
+def cosines(z: Logits) -> Logits:
+    largest = float(z.detach().abs().max())
+    if largest > 1 + ROUNDING:
+        raise ValueError(
+            f"hypersphere embedding needs a network whose logits are cosines, but saw {largest:.3g}: "
+            "use a cosine head, such as --model small+cosine"
+        )
+    return z

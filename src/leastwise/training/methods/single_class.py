@@ -1,0 +1,67 @@
+"""Adversarial training of some classes (the maximum-entropy paper, §2.1), or towards one (proposed by Benz et al.)."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import nn
+
+from leastwise.attacks.active_set import pick_rows
+from leastwise.attacks.goals import Toward
+from leastwise.attacks.pgd import PGD
+from leastwise.core.losses import ce
+from leastwise.core.noise import Noise
+from leastwise.core.types import Images, Labels, Mask
+from leastwise.training.base import Terms
+
+
+@dataclass(frozen=True)
+class SingleClassAT:
+    """L = CE(f(x'), y) where x' is attacked for examples of `classes` and clean for the others.
+
+    No class: standard training; all of them: PGD-AT.
+    """
+
+    recipe_name: ClassVar[str] = "SingleClassAT"
+
+    attack: PGD = PGD()
+    classes: tuple[int, ...] = (0,)
+
+    def crafted(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Images:
+        chosen = torch.isin(y, torch.tensor(self.classes, dtype=y.dtype, device=y.device))
+        return some_attacked(self.attack, model, x, y, noise, chosen)
+
+    def loss(self, model: nn.Module, x: Images, y: Labels, crafted: Images) -> Terms:
+        z = model(crafted)
+        return Terms(ce(z, y), adversarial=z)
+
+
+@dataclass(frozen=True)
+class TargetedAT:
+    """L = CE(f(x'), y) where x' goes towards class `target` for every example that is not of it.
+
+    Benz et al. propose it without a formula; this one is ours.
+    """
+
+    recipe_name: ClassVar[str] = "TargetedAT"
+
+    attack: PGD = PGD()
+    target: int = 0
+
+    def crafted(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Images:
+        attack = replace(self.attack, goal=Toward(self.target))
+        return some_attacked(attack, model, x, y, noise, y != self.target)
+
+    def loss(self, model: nn.Module, x: Images, y: Labels, crafted: Images) -> Terms:
+        z = model(crafted)
+        return Terms(ce(z, y), adversarial=z)
+
+
+def some_attacked(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise, chosen: Mask) -> Images:
+    """The batch with the chosen examples attacked; the others cost nothing."""
+    rows = chosen.nonzero().squeeze(1)
+    if len(rows) == 0:
+        return x
+
+    moved = pick_rows(attack, rows).perturb(model, x[rows], y[rows], noise.pick(rows))
+    return x.index_copy(0, rows, moved)

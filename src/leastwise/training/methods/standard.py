@@ -1,0 +1,53 @@
+"""Training on clean images: cross-entropy, with smoothed labels, or with an entropy bonus."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import nn
+
+from leastwise.attacks.pgd import PGD
+from leastwise.core.losses import SmoothingConvention, ce, entropy, smooth, soft_ce
+from leastwise.core.noise import Noise
+from leastwise.core.types import Images, Labels, Logits, PerExample
+from leastwise.training.base import Terms
+
+
+@dataclass(frozen=True)
+class Standard:
+    """L = CE(f(x), y) - entropy · H(p(x)), the label smoothed by `smoothing`.
+
+    Maximum entropy (Pereyra et al. 2017) has a positive `entropy`. Smoothing has two conventions: "all"
+    puts (1 - a) + a/k on the label (Szegedy et al., torch), "others" 1 - a (Pang et al.).
+    """
+
+    recipe_name: ClassVar[str] = "Standard"
+
+    smoothing: float = 0.0
+    convention: SmoothingConvention = "all"
+    entropy: float = 0.0
+    attack: ClassVar[PGD | None] = None
+
+    def __post_init__(self) -> None:
+        check_smoothing(self.smoothing)
+
+    def crafted(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> None:
+        return None
+
+    def loss(self, model: nn.Module, x: Images, y: Labels, crafted: None) -> Terms:
+        z = model(x)
+        return Terms(label_loss(z, y, self.smoothing, self.convention) - bonus(self.entropy, z), clean=z)
+
+
+def label_loss(z: Logits, y: Labels, smoothing: float, convention: SmoothingConvention) -> PerExample:
+    """Cross-entropy against the label, smoothed or not."""
+    return soft_ce(z, smooth(y, z.shape[1], smoothing, convention, z.dtype)) if smoothing else ce(z, y)
+
+
+def bonus(weight: float, z: Logits) -> PerExample | float:
+    """weight · H(p)."""
+    return weight * entropy(z) if weight else 0.0
+
+
+def check_smoothing(alpha: float) -> None:
+    if not 0 <= alpha < 1:
+        raise ValueError(f"label smoothing takes a share between 0 and 1, but saw {alpha}")

@@ -1,0 +1,63 @@
+"""TRADES (Zhang et al., ICML 2019), with beta a number or one per class (Tian et al., KDD 2021, eq. 5)."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import nn
+
+from leastwise.attacks.goals import KL
+from leastwise.attacks.pgd import PGD, Gaussian
+from leastwise.core.losses import SmoothingConvention, kl
+from leastwise.core.noise import Noise
+from leastwise.core.types import Images, Labels, PerExample
+from leastwise.training.base import Terms
+from leastwise.training.methods.standard import bonus, check_smoothing, label_loss
+
+KL_PGD = PGD(goal=KL(), start=Gaussian(0.001))
+
+
+@dataclass(frozen=True)
+class TRADES:
+    """L = CE(f(x), y) + beta_y · KL(p(x) || p(x')) - entropy · H(p(x)), x' climbing that KL from a Gaussian start.
+
+    The clean branch is not detached, and beta is not in the crafting loss. ME-TRADES has a positive `entropy`. The
+    clean batch passes once in train mode; the first released code passes it twice (`clean_passes`), which moves
+    BatchNorm's running statistics more but leaves the loss and its gradient as they are. `smoothing` is of the label in
+    the cross-entropy; the adversary climbs the KL and sees no label.
+    """
+
+    recipe_name: ClassVar[str] = "TRADES"
+
+    attack: PGD = KL_PGD
+    beta: float | tuple[float, ...] = 6.0
+    entropy: float = 0.0
+    clean_passes: int = 1
+    smoothing: float = 0.0
+    convention: SmoothingConvention = "others"
+
+    def __post_init__(self) -> None:
+        check_smoothing(self.smoothing)
+        if self.clean_passes < 1:
+            raise ValueError(f"the clean batch has to pass at least once, but saw {self.clean_passes}")
+
+    def crafted(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Images:
+        return self.attack.perturb(model, x, y, noise)
+
+    def loss(self, model: nn.Module, x: Images, y: Labels, crafted: Images) -> Terms:
+        for _ in range(self.clean_passes - 1):
+            with torch.no_grad():
+                model(x)
+        clean, adversarial = model(x), model(crafted)
+        label = label_loss(clean, y, self.smoothing, self.convention) - bonus(self.entropy, clean)
+        beta = of_class(self.beta, y, clean.shape[1], clean.dtype)
+        return Terms(label, clean, adversarial, kl(clean, adversarial), beta)
+
+
+def of_class(value: float | tuple[float, ...], y: Labels, k: int, dtype: torch.dtype) -> float | PerExample:
+    """The number itself, or the one of each example's class."""
+    if not isinstance(value, tuple):
+        return value
+    if len(value) != k:
+        raise ValueError(f"beta needs one number per class ({k}), but has {len(value)}")
+    return torch.tensor(value, dtype=dtype, device=y.device)[y]

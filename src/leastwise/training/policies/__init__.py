@@ -1,0 +1,1 @@
+"""Class-wise policies: one file each, whose docstring is its rule."""

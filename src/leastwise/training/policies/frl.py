@@ -1,0 +1,82 @@
+"""Fair robust learning (Xu et al., ICML 2021), as in its released code; it fine-tunes a robust network."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+
+from leastwise.attacks.pgd import PGD
+from leastwise.core.types import Counts, Labels, PerClass
+from leastwise.training.base import Epoch, State, Terms, per_example, scaled
+
+Normaliser = Literal["each", "both"]
+
+
+@dataclass(frozen=True)
+class FRL:
+    """L = Σ w0_y · CE / Σ w0_y + beta · Σ w1_y · KL / Σ w1_y, and eps_c = eps · clip(exp(2 λ_c), 0.98, cap).
+
+    After each look at the validation images, with g0 = R_nat(c) - R_nat - tau and g1 = R_bndy(c) - R_bndy - tau:
+    φ0 = P(φ0 + rate · g0), φ1 = P(φ1 + 2 rate · g1), λ += margin_rate · g1; w = 1/k + φ - mean φ. P clamps at 0 and
+    scales down to the sum `limit`. Gaps are signed: a class that satisfies its bound loses weight again.
+    `normaliser="both"` is the code of 2021, which divides by Σ (w0 + w1). Use TRADES with beta 1.5 (remargin: 1).
+    """
+
+    recipe_name: ClassVar[str] = "FRL"
+
+    tau: float = 0.1
+    rate: float = 0.05
+    limit: float = 0.5
+    boundary: bool = True  # whether φ1 moves
+    margin_rate: float = 0.0  # 0: radii stay
+    cap: float = 3.0
+    step_of_largest: bool = False  # one step for all, a quarter of the batch's largest radius
+    normaliser: Normaliser = "each"
+    halve_every: int = 40  # epochs, the rate of the multipliers
+    validates: ClassVar[bool] = True
+    looks_first: ClassVar[bool] = True
+
+    def init(self, n: Counts) -> State:
+        zero = torch.zeros(len(n), dtype=torch.float64)
+        return {"natural": zero, "boundary": zero, "margin": zero}
+
+    def attack(self, attack: PGD, y: Labels, s: State) -> PGD:
+        if not self.margin_rate:
+            return attack
+        wider = scaled(attack, radii(s["margin"], self.cap).to(y.device)[y])
+        eps = wider.ball.eps
+        return wider.at(eps, float(torch.as_tensor(eps).max()) / 4) if self.step_of_largest else wider
+
+    def weigh(self, terms: Terms, y: Labels, s: State) -> Terms:
+        w0, w1 = (per_example(weights(s[name]), y, terms.label) for name in ("natural", "boundary"))
+        if self.normaliser == "both":
+            return terms.weighted(w0 / (w0 + w1).mean(), w1 / (w0 + w1).mean())
+        return terms.weighted(w0 / w0.mean(), w1 / w1.mean())
+
+    def update(self, s: State, seen: Epoch) -> State:
+        assert seen.valid is not None, "the loop validates for a policy that says so"
+        clean, robust = seen.valid.clean, seen.valid.robust
+        rate = self.rate / 2 ** (seen.number // self.halve_every)
+        natural = (1 - clean.accuracy) - (1 - clean.overall) - self.tau
+        boundary = (clean.accuracy - robust.accuracy) - (clean.overall - robust.overall) - self.tau
+        natural, boundary = natural.nan_to_num(nan=0.0), boundary.nan_to_num(nan=0.0)  # classes without images
+        return {
+            "natural": projected(s["natural"] + rate * natural, self.limit),
+            "boundary": projected(s["boundary"] + 2 * rate * boundary, self.limit) if self.boundary else s["boundary"],
+            "margin": s["margin"] + self.margin_rate * boundary,
+        }
+
+
+def weights(phi: PerClass) -> PerClass:
+    """1/k + φ_c - (Σ φ)/k: they add up to 1 for any φ."""
+    return 1 / len(phi) + phi - phi.mean()
+
+
+def radii(margin: PerClass, cap: float) -> PerClass:
+    return (2 * margin).exp().clamp(0.98, cap)
+
+
+def projected(phi: PerClass, limit: float) -> PerClass:
+    """No multiplier below 0, and their sum at most the limit."""
+    phi = phi.clamp_min(0)
+    return phi * (limit / phi.sum()).clamp(max=1) if bool(phi.sum() > 0) else phi

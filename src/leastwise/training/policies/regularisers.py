@@ -1,0 +1,60 @@
+"""Two regularisers that Benz et al. (2021) mention without a formula; these are ours."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from leastwise.core.types import Counts, Labels
+from leastwise.training.base import Epoch, State, Terms
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """L = loss + weight · Σ_{j != y} M[y, j] · p_j, M the off-diagonal confusion of the last epoch, by rows.
+
+    Under attack for methods that attack. A class that made no mistakes has no term.
+    """
+
+    recipe_name: ClassVar[str] = "Confusion"
+
+    weight: float = 1.0
+
+    def init(self, n: Counts) -> State:
+        return {"confused": torch.zeros(len(n), len(n), dtype=torch.float64)}
+
+    def weigh(self, terms: Terms, y: Labels, s: State) -> Terms:
+        p = terms.attacked.softmax(dim=1)
+        rows = s["confused"].to(p.device, p.dtype)[y]
+        return terms._replace(label=terms.label + self.weight * (rows * p).sum(dim=1))
+
+    def update(self, s: State, seen: Epoch) -> State:
+        mistakes = seen.train.confusion.double().fill_diagonal_(0)
+        return {"confused": mistakes / mistakes.sum(dim=1, keepdim=True).clamp_min(1)}
+
+
+@dataclass(frozen=True)
+class Similarity:
+    """L = loss + weight · mean over pairs of classes in the batch of max(0, cos(m_c, m_d)), m_c mean logits."""
+
+    recipe_name: ClassVar[str] = "Similarity"
+
+    weight: float = 1.0
+
+    def init(self, n: Counts) -> State:
+        return {}
+
+    def weigh(self, terms: Terms, y: Labels, s: State) -> Terms:
+        z = terms.attacked
+        present, place, n = torch.unique(y, return_inverse=True, return_counts=True)
+        if len(present) < 2:
+            return terms
+        means = (
+            torch.zeros(len(present), z.shape[1], dtype=z.dtype, device=z.device).index_add(0, place, z) / n[:, None]
+        )
+        cosine = torch.nn.functional.cosine_similarity(means[:, None], means[None], dim=2)
+        first, second = torch.triu_indices(len(present), len(present), 1, device=z.device)
+        return terms._replace(label=terms.label + self.weight * cosine[first, second].clamp_min(0).mean())
+
+    def update(self, s: State, seen: Epoch) -> State:
+        return s

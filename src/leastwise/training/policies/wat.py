@@ -1,0 +1,40 @@
+"""Worst-class adversarial training (Li and Liu, AAAI 2023)."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from leastwise.core.types import Counts, Labels
+from leastwise.training.base import Epoch, State, Terms
+from leastwise.training.policies.weighting import times
+
+
+@dataclass(frozen=True)
+class WAT:
+    """L = (w_y + w_0) · loss; w = k · softmax(eta · Σ_epochs cost) over the k classes and their average (0).
+
+    A class's cost is its mean loss on the validation images. All weights are 1 in the first epoch, so that the loss
+    is twice the method's, as in the code. Costs add up: weights sharpen over time.
+    """
+
+    recipe_name: ClassVar[str] = "WAT"
+
+    eta: float = 0.1
+    validates: ClassVar[bool] = True
+    valid_loss: ClassVar[bool] = True
+
+    def init(self, n: Counts) -> State:
+        k = len(n)
+        return {"cost": torch.zeros(k + 1, dtype=torch.float64), "weight": torch.ones(k + 1, dtype=torch.float64)}
+
+    def weigh(self, terms: Terms, y: Labels, s: State) -> Terms:
+        *_, average = s["weight"]
+        return times(terms, s["weight"][:-1] + average, y)
+
+    def update(self, s: State, seen: Epoch) -> State:
+        assert seen.valid is not None, "the loop validates for a policy that says so"
+        n = seen.valid.n
+        per_class = torch.where(n > 0, seen.valid.loss / n.clamp_min(1), 0)
+        cost = s["cost"] + torch.cat([per_class, (seen.valid.loss.sum() / n.sum())[None]])
+        return {"cost": cost, "weight": len(n) * (self.eta * cost).softmax(dim=0)}

@@ -1,0 +1,262 @@
+"""A training in a folder: what is on disk after every epoch, and how an interrupted one goes on.
+
+`resume.pt` is replaced in one piece, so a run that is killed at any moment goes on behind its last snapshot and ends
+with the same bits: nothing else is remembered between steps. `best.pt` may be newer than `resume.pt`; the epoch that
+wrote it is then done again and writes the same.
+"""
+
+import json
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from leastwise.core.counts import Tally
+from leastwise.core.files import write_atomic, write_json
+from leastwise.data.dataset import Dataset
+from leastwise.models.classifier import Classifier
+from leastwise.models.fast.prepare import Form
+from leastwise.models.load.checkpoint import load_checkpoint, read_torch, save_checkpoint, write_torch
+from leastwise.training.base import Epoch, Seen
+from leastwise.training.distributed import Ranks
+from leastwise.training.loop import FOLDED, Snapshot, Step, fit
+from leastwise.training.recipe import Training, score
+
+MODEL, BEST, LAST, RESUME, EPOCHS = "model.pt", "best.pt", "last.pt", "resume.pt", "epochs.jsonl"
+WEIGHTS = "model.safetensors"  # in the place of the model and the last epoch, where results are to be small
+MANIFEST = "manifest.json"
+FILES = (MODEL, WEIGHTS, BEST, LAST, RESUME, EPOCHS, MANIFEST)  # that a training may leave in its folder
+SAVE_EVERY = 600.0  # seconds between snapshots within an epoch
+ON_TEST = "the best epoch was chosen on the test set: its test accuracy is too good"
+
+Watch = Callable[[Step | Epoch], None]
+Look = Callable[[Classifier], Any]  # measures a network; the answer is JSON
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """A training with its data and its folder."""
+
+    model: Classifier
+    data: Dataset
+    training: Training
+    folder: Path
+    device: str
+    threads: int  # 0: as an earlier run had it, or as torch has it
+    form: Form | None  # None: as an earlier run had it, or folded
+    ranks: Ranks
+    valid: Dataset | None = None
+    test: Dataset | None = None
+    extra: Dataset | None = None
+    looks: Mapping[str, Look] = field(default_factory=dict)  # after every epoch, into its line, under their names
+    result: str = MODEL
+
+    def run(self, watch: Watch) -> None:
+        form = self.settled()
+        after, best = self.restored()
+        lines = self.lines(after)
+        with stopping() as stop:
+            saved = time.monotonic()
+
+            def pause() -> bool:
+                return stop.is_set() or time.monotonic() - saved > SAVE_EVERY
+
+            for now in fit(
+                self.model, self.data, self.training, after, self.device, watch,
+                self.valid, self.test, self.extra, form, self.ranks, pause,
+            ):  # fmt: skip
+                if now.whole and now.seen is not None:
+                    line = epoch_line(now.seen, self.training) | self.looked(now)
+                    lines.append(json.dumps(line, allow_nan=False))
+                    best = self.better(now, best)
+                    self.write(EPOCHS, ("\n".join(lines) + "\n").encode())
+                self.keep(now, best)
+                saved = time.monotonic()
+                if now.whole and now.seen is not None:
+                    watch(now.seen)
+                if stop.is_set() and now.finished < self.training.epochs:
+                    raise KeyboardInterrupt
+        self.finish(now if after is None or after.finished < self.training.epochs else after, best)
+
+    def settled(self) -> Form:
+        """The choices that are no part of the recipe: made once, written down, and used again; others are refused."""
+        wanted = {"threads": self.threads, "form": self.form and asdict(self.form), "processes": self.ranks.size}
+        try:
+            kept = json.loads((self.folder / MANIFEST).read_text())
+        except (OSError, ValueError):
+            kept = None
+        if kept is None or not (self.folder / RESUME).exists():
+            form = self.form or FOLDED
+            if self.threads:
+                torch.set_num_threads(self.threads)
+            chosen = {"threads": torch.get_num_threads(), "form": asdict(form), "processes": self.ranks.size}
+            self.ranks.wait()  # everyone has looked before the first one writes
+            if self.ranks.first:
+                write_json(self.folder / MANIFEST, chosen | {"torch": torch.__version__})
+            return form
+        for name, value in wanted.items():
+            if value and value != kept[name]:
+                raise ValueError(
+                    f"this training began with {name} {shown(kept[name])} and would not end with the same weights "
+                    f"with {shown(value)}: leave the setting as it was, or start anew with --fresh"
+                )
+        torch.set_num_threads(kept["threads"])
+        return Form(**kept["form"])
+
+    def keep(self, now: Snapshot, best: float | None) -> None:
+        if self.ranks.first:
+            write_torch(self.folder / RESUME, plain(now) | {"weights": self.model.state_dict(), "best": best})
+        self.ranks.wait()
+
+    def restored(self) -> tuple[Snapshot | None, float | None]:
+        """Put the weights back into the model; where the training stood, if it had begun, and the best score."""
+        path = self.folder / RESUME
+        if not path.is_file():
+            return None, None
+        content = read_torch(path)
+        self.model.load_state_dict(content["weights"])
+        return snapshot(content), content["best"]
+
+    def lines(self, after: Snapshot | None) -> list[str]:
+        path = self.folder / EPOCHS
+        return path.read_text().splitlines()[: after.finished] if after is not None and after.finished else []
+
+    def better(self, now: Snapshot, best: float | None) -> float | None:
+        """Keep the weights of this epoch if none was better by the rule; the new best score."""
+        assert now.seen is not None
+        value = score(self.training.validation.rule, now.seen)
+        if value is None or (best is not None and value <= best) or self.training.validation.rule == "last":
+            return best
+        self.save(BEST, now)
+        return value
+
+    def looked(self, now: Snapshot) -> dict[str, Any]:
+        if not self.looks or not self.ranks.first:
+            return {}
+        with self.counting(now):
+            return {"looks": {name: look(self.model) for name, look in self.looks.items()}}
+
+    def save(self, name: str, now: Snapshot) -> None:
+        if not self.ranks.first:
+            return
+        notes = (ON_TEST,) if self.training.validation.on_test and name != LAST else ()
+        with self.counting(now):
+            save_checkpoint(self.folder / name, self.model, self.data.shape, self.data.names, notes)
+
+    @contextmanager
+    def counting(self, now: Snapshot) -> Iterator[None]:
+        """The weights that count are in the model: the averaged ones, where there are any."""
+        if now.average is None:
+            yield
+            return
+        own = {key: value.clone() for key, value in self.model.state_dict().items()}
+        self.model.load_state_dict(now.average)
+        try:
+            yield
+        finally:
+            self.model.load_state_dict(own)
+
+    def finish(self, now: Snapshot, best: float | None) -> None:
+        """The model is the best epoch's where epochs were compared, else the last one's; written last."""
+        if self.ranks.first:
+            self.save(LAST, now)
+            chosen = self.folder / (LAST if best is None else BEST)
+            if self.result == MODEL:
+                write_atomic(self.folder / MODEL, chosen.read_bytes())
+            else:
+                model = load_checkpoint(chosen)
+                save_checkpoint(self.folder / self.result, model, self.data.shape, self.data.names, model.notes)
+            for name in (BEST, RESUME) if self.result == MODEL else (BEST, RESUME, LAST):
+                (self.folder / name).unlink(missing_ok=True)
+        self.ranks.wait()
+
+    def write(self, name: str, content: bytes) -> None:
+        if self.ranks.first:
+            write_atomic(self.folder / name, content)
+
+
+@contextmanager
+def stopping() -> Iterator[threading.Event]:
+    """Ctrl-C, or a polite request to end, waits for the step to be finished; a second Ctrl-C does not."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def plain(now: Snapshot) -> dict[str, Any]:
+    """A snapshot as tensors and plain values; what the last epoch saw is in `epochs.jsonl`."""
+    held = {name: getattr(now, name) for name in ("finished", "batch", "optimiser", "averaged")}
+    return held | {
+        "partial": now.partial.tensors(),
+        "states": [dict(state) for state in now.states],
+        "average": None if now.average is None else dict(now.average),
+        "tails": list(now.tails),
+    }
+
+
+def snapshot(content: Mapping[str, Any]) -> Snapshot:
+    held = {name: content[name] for name in ("finished", "batch", "optimiser", "averaged", "average")}
+    return Snapshot(
+        seen=None,
+        partial=Seen.from_tensors(content["partial"]),
+        states=tuple(content["states"]),
+        tails=tuple(content["tails"]),
+        **held,
+    )
+
+
+def epoch_line(seen: Epoch, training: Training) -> dict[str, Any]:
+    """One line of `epochs.jsonl`: counts by class, and what the policies had set during the epoch."""
+    line: dict[str, Any] = {"epoch": seen.number, "loss": seen.loss, "rate": seen.rate} | about(seen.train)
+    for name in ("valid", "averaged", "test"):
+        part: Seen | None = getattr(seen, name)
+        if part is not None:
+            line[name] = about(part)
+    if training.policies:
+        line["policies"] = [
+            {"policy": type(policy).__name__} | {name: listed(value) for name, value in state.items()}
+            for policy, state in zip(training.policies, seen.states, strict=True)
+        ]
+    if training.validation.on_test:
+        line["warning"] = ON_TEST
+    return line
+
+
+def about(seen: Seen) -> dict[str, Any]:
+    def counts(tally: Tally) -> dict[str, list[int]]:
+        return {"n": tally.n.tolist(), "correct": tally.correct.tolist()}
+
+    return {"clean": counts(seen.clean), "robust": counts(seen.robust), "entropy": listed(seen.entropy / seen.n)}
+
+
+def listed(value: Tensor) -> Any:
+    """JSON has no NaN: what is missing is null."""
+    return [listed(v) if v.dim() else (v.item() if math.isfinite(v.item()) else None) for v in value]
+
+
+def shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return str(Form(**value))
+    return str(value)

@@ -1,0 +1,169 @@
+"""The worst class: coverage and bias in simulations with known truth, integrals against sampling and closed forms."""
+
+import numpy as np
+import pytest
+
+from leastwise.statistics.game import pair_game, source_game
+from leastwise.statistics.intervals import exact
+from leastwise.statistics.worst_class import discrepancy, expected_minimum, minimum_bounds, probability_worst, worst
+
+RESNET = np.array([0.663, 0.767, 0.367, 0.234, 0.365, 0.506, 0.732, 0.646, 0.737, 0.650])
+CASES = {
+    "CIFAR-10": (RESNET, np.full(10, 1000)),
+    "10 equal classes": (np.full(10, 0.5), np.full(10, 1000)),
+    "100 equal classes": (np.full(100, 0.25), np.full(100, 100)),
+    "100 unequal classes": (np.linspace(0.2, 0.8, 100), np.full(100, 100)),
+    "unbalanced": (np.array([0.3, 0.32, 0.35, 0.9]), np.array([20, 300, 60, 1000])),
+    "easy": (np.full(10, 0.99), np.full(10, 1000)),
+}
+
+
+def simulate(case: str, runs: int) -> tuple["np.ndarray", "np.ndarray", list]:
+    p, n = CASES[case]
+    drawn = np.random.default_rng(0).binomial(n, p, size=(runs, len(p)))
+    return p, n, [worst(k, n) for k in drawn]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_interval_of_the_true_minimum_covers(case: str) -> None:
+    p, n = CASES[case]
+    drawn = np.random.default_rng(0).binomial(n, p, size=(2000, len(p)))
+    assert np.mean([low <= p.min() <= high for low, high in (minimum_bounds(k, n) for k in drawn)]) >= 0.94
+
+
+def test_interval_of_the_true_minimum_is_not_bought_by_width() -> None:
+    p, n = CASES["CIFAR-10"]
+    found = [minimum_bounds(k, n) for k in np.random.default_rng(0).binomial(n, p, size=(1000, 10))]
+    assert np.mean([high - low for low, high in found]) <= 0.068  # asked for: 0.08; one exact interval alone: 0.054
+
+
+def test_the_naive_interval_of_the_worst_looking_class_fails_at_100_equal_classes() -> None:
+    p, n = CASES["100 equal classes"]
+    drawn = np.random.default_rng(0).binomial(n, p, size=(600, 100))
+    lowest = drawn.min(1)
+    low, high = exact(lowest, np.full(len(lowest), 100))
+    assert np.mean((low <= 0.25) & (high >= 0.25)) < 0.25
+
+
+@pytest.mark.parametrize(
+    ("case", "plug_in_bias", "left"), [("100 equal classes", -0.103, 0.02), ("10 equal classes", -0.024, 0.006)]
+)
+def test_correction_takes_most_of_the_winners_curse(case: str, plug_in_bias: float, left: float) -> None:
+    p, _, found = simulate(case, 300)
+    assert np.mean([f.plug_in for f in found]) - p.min() == pytest.approx(plug_in_bias, abs=0.004)
+    assert abs(np.mean([f.corrected for f in found]) - p.min()) < left
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_interval_of_the_true_discrepancy_covers(case: str) -> None:
+    p, n = CASES[case]
+    found = [discrepancy(k, n) for k in np.random.default_rng(0).binomial(n, p, size=(200, len(p)))]
+    assert np.mean([one.low <= np.ptp(p) <= one.high for one in found]) >= 0.94
+
+
+@pytest.mark.parametrize(("case", "left"), [("100 equal classes", 0.04), ("10 equal classes", 0.02)])
+def test_correction_takes_most_of_what_chance_adds_to_the_discrepancy(case: str, left: float) -> None:
+    """Of equal classes the true discrepancy is 0, and the corrected one never is below. Both ends leave their share."""
+    p, n = CASES[case]
+    found = [discrepancy(k, n) for k in np.random.default_rng(0).binomial(n, p, size=(100, len(p)))]
+    plug_in, corrected = (np.mean([getattr(one, name) for one in found]) for name in ("plug_in", "corrected"))
+    assert corrected < left and corrected < 0.4 * plug_in
+
+
+def test_correction_leaves_a_clear_discrepancy_alone() -> None:
+    p = np.array([0.1, 0.5, 0.9])
+    found = discrepancy((1000 * p).astype(np.int64), np.full(3, 1000))
+    assert found.plug_in == pytest.approx(0.8) and found.corrected == pytest.approx(0.8, abs=1e-6)
+
+
+def test_correction_leaves_a_clear_worst_class_alone() -> None:
+    found = worst(np.rint(1000 * RESNET).astype(np.int64), np.full(10, 1000))
+    assert found.index == 3 and found.plug_in == 0.234 and found.corrected == pytest.approx(0.234, abs=1e-6)
+    assert (found.low, found.high) == pytest.approx((0.2081, 0.2735), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("k", "n", "p", "printed"), [(10, 1000, 0.5, 47.6), (100, 100, 0.25, 14.7), (1000, 50, 0.3, 10.75)]
+)
+def test_expected_minimum_of_equal_classes(k: int, n: int, p: float, printed: float) -> None:
+    assert 100 * expected_minimum(np.full(k, p), np.full(k, n)) == pytest.approx(printed, abs=0.05)
+
+
+def test_expected_minimum_of_unequal_sizes_equals_sampling() -> None:
+    p, n = np.array([0.3, 0.35, 0.5]), np.array([20, 33, 7])
+    sampled = (np.random.default_rng(0).binomial(n, p, size=(200_000, 3)) / n).min(1)
+    assert expected_minimum(p, n) == pytest.approx(sampled.mean(), abs=4 * sampled.std() / np.sqrt(200_000))
+
+
+def test_missing_classes_are_not_the_worst() -> None:
+    found = worst(np.array([0, 4, 0, 9]), np.array([0, 10, 0, 10]))
+    assert found.index == 1 and found.plug_in == 0.4
+    assert worst(np.array([0, 1]), np.array([0, 1])).plug_in == 1.0
+    with pytest.raises(ValueError, match="no class has an image"):
+        worst(np.array([0, 0]), np.array([0, 0]))
+
+
+def test_probability_of_being_worst_equals_sampling_from_the_posterior() -> None:
+    correct, n = np.array([20, 27, 0, 3, 60]), np.array([70, 90, 0, 8, 80])
+    found = probability_worst(correct, n)
+    present = [0, 1, 3, 4]
+    drawn = np.random.default_rng(0).beta(correct[present] + 0.5, (n - correct)[present] + 0.5, size=(200_000, 4))
+    expected = np.bincount(drawn.argmin(1), minlength=4) / 200_000
+    assert found[present].tolist() == pytest.approx(expected.tolist(), abs=0.005)
+    assert np.isnan(found[2]) and np.nansum(found) == pytest.approx(1)
+    assert probability_worst(np.full(7, 30), np.full(7, 100)).tolist() == pytest.approx([1 / 7] * 7)
+
+
+def test_p17_relabelling_classes_moves_the_answer_along() -> None:
+    rng = np.random.default_rng(0)
+    n = rng.integers(20, 200, 9)
+    correct = rng.binomial(n, 0.2 + 0.6 * rng.random(9))
+    order = rng.permutation(9)
+    a, b = worst(correct, n), worst(correct[order], n[order])
+    assert order[b.index] == a.index and (b.corrected, b.low, b.high) == pytest.approx((a.corrected, a.low, a.high))
+    assert probability_worst(correct, n)[order].tolist() == pytest.approx(
+        probability_worst(correct[order], n[order]).tolist()
+    )
+
+
+def test_game_with_unit_costs_is_one_minus_the_worst_class() -> None:
+    confusion = np.array([[234, 500, 266], [100, 800, 100], [50, 50, 900]])
+    found = source_game(confusion, 1.0 - np.eye(3))
+    low_high = worst(np.diag(confusion).copy(), confusion.sum(1))
+    assert (found.source, found.target) == (0, None)
+    assert (found.value, found.low, found.high) == pytest.approx((0.766, 1 - low_high.high, 1 - low_high.low))
+
+
+def test_game_costs_by_hand() -> None:
+    """Pedestrian for road costs 100: class 1 is right more often and still the one to attack."""
+    confusion = np.array([[50, 50, 0], [10, 80, 10], [0, 0, 0]])
+    cost = np.array([[0.0, 1.0, 1.0], [100.0, 0.0, 1.0], [9.0, 9.0, 0.0]])
+    found = source_game(confusion, cost)
+    assert (found.source, found.value) == (1, pytest.approx(10.1)) and found.low < 10.1 < found.high
+    reached = np.array([[0, 90, 20], [30, 0, 99], [0, 0, 0]])
+    found = pair_game(reached, np.array([100, 100, 0]), cost)
+    assert (found.source, found.target, found.value) == (1, 0, pytest.approx(30.0))
+    assert found.low < 30 < found.high
+    with pytest.raises(ValueError, match="3 × 3 numbers of at least 0"):
+        source_game(confusion, -cost)
+
+
+@pytest.mark.parametrize("equal", [True, False])
+def test_game_intervals_cover(equal: bool) -> None:
+    rng = np.random.default_rng(0)
+    k = 8
+    rows = np.full((k, k), 0.05) + (1 - 0.05 * k) * np.eye(k) if equal else rng.dirichlet(np.ones(k), size=k)
+    cost = (
+        np.round(5 * rng.random((k, k))) * (1 - np.eye(k))
+        if not equal
+        else (1 - np.eye(k)) * np.array([1.0] * 7 + [9.0])
+    )
+    true = (rows * cost).sum(1).max()
+    true_pair = (rows * cost).max()
+    inside, pairs = [], []
+    for _ in range(300):
+        confusion = rng.multinomial(200, rows)
+        a, b = source_game(confusion, cost), pair_game(confusion, confusion.sum(1), cost)
+        inside.append(a.low <= true <= a.high)
+        pairs.append(b.low <= true_pair <= b.high)
+    assert np.mean(inside) >= 0.94 and np.mean(pairs) >= 0.94
