@@ -25,8 +25,7 @@ from leastwise.data.dataset import Dataset
 from leastwise.models.zoo.registry import build
 from leastwise.training.base import Seen, Terms
 from leastwise.training.batches import pieces
-from leastwise.training.distributed import ALONE
-from leastwise.training.loop import FOLDED, Loop
+from leastwise.training.loop import Loop
 from leastwise.training.methods.trades import TRADES
 from leastwise.training.recipe import Training
 from leastwise.training.schedules import Constant
@@ -74,19 +73,7 @@ def compared(name: str, rounds: int) -> dict[str, float]:
     model, other = build(name, data.shape, data.k), build(name, data.shape, data.k)
     attack = PGD(Linf(EPS), KL(), STEP, STEPS, Gaussian(0.001))
     training = Training(TRADES(attack, BETA), 1, BATCH, Constant(0.01))
-    loop = Loop(
-        model.train(),
-        data,
-        training,
-        "cpu",
-        lambda step: None,
-        None,
-        None,
-        None,
-        FOLDED,
-        ALONE,
-        lambda: False,
-    )
+    loop = Loop(model=model.train(), data=data, training=training)
     (piece,) = pieces(data, None, BATCH, 0.0, None, 0, 0)
     x, y, _ = data.batch(np.arange(BATCH))
     optimiser = torch.optim.SGD(other.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)

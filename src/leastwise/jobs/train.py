@@ -80,8 +80,9 @@ def course_task(
     for policy in training.policies:
         policy.init(torch.from_numpy(data.counts))  # a mistake in a setting is found before anything is written
     course = Course(
-        model, data, training, folder, device, threads, form, ranks, **held, looks=given.looks, result=result
-    )
+        model=model, data=data, training=training, folder=folder, device=device, threads=threads, form=form,
+        ranks=ranks, **held, looks=given.looks, result=result,
+    )  # fmt: skip
 
     def work(watch: Watch, *_: object) -> None:
         course.run(watch)

@@ -63,6 +63,7 @@ def fit(
     model: nn.Module,
     data: Dataset,
     training: Training,
+    *,
     after: Snapshot | None = None,
     device: str = "cpu",
     watch: Watch = lambda step: None,
@@ -85,24 +86,28 @@ def fit(
         data, valid = data.split(held, training.seed)
     if training.validates and valid is None:
         raise ValueError("this recipe follows the validation accuracy: give validation images per class, 1 or more")
-    yield from Loop(model.to(device), data, training, device, watch, valid, test, extra, form, ranks, pause).run(after)
+    loop = Loop(
+        model=model.to(device), data=data, training=training, device=device, watch=watch, valid=valid, test=test,
+        extra=extra, form=form, ranks=ranks, pause=pause,
+    )  # fmt: skip
+    yield from loop.run(after)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class Loop:
     """One training as it runs."""
 
     model: nn.Module
     data: Dataset
     training: Training
-    device: str
-    watch: Watch
-    valid: Dataset | None
-    test: Dataset | None
-    extra: Dataset | None
-    form: Form
-    ranks: Ranks
-    pause: Callable[[], bool]
+    device: str = "cpu"
+    watch: Watch = lambda step: None
+    valid: Dataset | None = None
+    test: Dataset | None = None
+    extra: Dataset | None = None
+    form: Form = FOLDED
+    ranks: Ranks = ALONE
+    pause: Callable[[], bool] = lambda: False
 
     def __post_init__(self) -> None:
         self.dtype = next(self.model.parameters()).dtype
@@ -254,11 +259,11 @@ class Loop:
             self.model,
             data,
             training.validation.attack_for(training.objective),
-            training.seed,
-            self.device,
-            None if self.twin is None else self.twin.model,
-            training.objective if losses else None,
-            self.ranks,
+            seed=training.seed,
+            device=self.device,
+            crafted_on=None if self.twin is None else self.twin.model,
+            losses_of=training.objective if losses else None,
+            ranks=self.ranks,
         )
 
     def move_average(self, progress: float, tails: tuple[float, ...]) -> None:

@@ -27,7 +27,7 @@ from leastwise.models.classifier import Classifier
 from leastwise.models.fast.prepare import Form
 from leastwise.models.load.checkpoint import load_checkpoint, read_torch, save_checkpoint, write_torch
 from leastwise.training.base import Epoch, Seen
-from leastwise.training.distributed import Ranks
+from leastwise.training.distributed import ALONE, Ranks
 from leastwise.training.loop import FOLDED, Snapshot, Step, fit
 from leastwise.training.recipe import Training, score
 
@@ -42,7 +42,7 @@ Watch = Callable[[Step | Epoch], None]
 Look = Callable[[Classifier], Any]  # measures a network; the answer is JSON
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Course:
     """A training with its data and its folder."""
 
@@ -50,10 +50,10 @@ class Course:
     data: Dataset
     training: Training
     folder: Path
-    device: str
-    threads: int  # 0: as an earlier run had it, or as torch has it
-    form: Form | None  # None: as an earlier run had it, or folded
-    ranks: Ranks
+    device: str = "cpu"
+    threads: int = 0  # 0: as an earlier run had it, or as torch has it
+    form: Form | None = None  # None: as an earlier run had it, or folded
+    ranks: Ranks = ALONE
     valid: Dataset | None = None
     test: Dataset | None = None
     extra: Dataset | None = None
@@ -71,8 +71,8 @@ class Course:
                 return stop.is_set() or time.monotonic() - saved > SAVE_EVERY
 
             for now in fit(
-                self.model, self.data, self.training, after, self.device, watch,
-                self.valid, self.test, self.extra, form, self.ranks, pause,
+                self.model, self.data, self.training, after=after, device=self.device, watch=watch, valid=self.valid,
+                test=self.test, extra=self.extra, form=form, ranks=self.ranks, pause=pause,
             ):  # fmt: skip
                 if now.whole and now.seen is not None:
                     line = epoch_line(now.seen, self.training) | self.looked(now)

@@ -22,6 +22,7 @@ def measured(
     model: nn.Module,
     data: Dataset,
     attack: PGD | None,
+    *,
     seed: int = 0,
     device: str = "cpu",
     crafted_on: nn.Module | None = None,
