@@ -10,9 +10,9 @@ from PIL import Image
 
 from leastwise.audit.evidence import load as evidence
 from leastwise.cli.data import check
-from leastwise.cli.options import Screen
 from leastwise.data.download.fetch import only_one
 from leastwise.data.loading import load
+from leastwise.report.terminal.screen import Screen
 from tests.processes import leastwise
 
 NET = """

@@ -6,10 +6,11 @@ from typing import Annotated
 
 import tyro
 
-from leastwise.cli.options import Screen, threat_of
+from leastwise.cli.options import threat_of
 from leastwise.cli.target import Target, echo
 from leastwise.cli.where import Where
 from leastwise.core.parsing import seconds
+from leastwise.report.terminal.screen import Screen
 
 INCOMPLETE = 3  # exit code: some shards could not be attacked, and the rest is reported
 
@@ -62,7 +63,8 @@ class Audit:
         from leastwise.report.results import facts
         from leastwise.report.summary import summary
         from leastwise.report.terminal.progress import progress
-        from leastwise.report.terminal.table import headline, print_classes, say
+        from leastwise.report.terminal.screen import say
+        from leastwise.report.terminal.table import headline, print_classes
 
         cost = read_costs(Path(self.costs), data.names) if self.costs else None
         conditions = named_all(over_radii(self.attack, radii, threat), threat)

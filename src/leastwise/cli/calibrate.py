@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from leastwise.cli.options import Norm, Screen, chosen_device, loaded, threat_of, use_data_dir
+from leastwise.cli.options import Norm, chosen_device, loaded, threat_of, use_data_dir
+from leastwise.report.terminal.screen import Screen
 
 if TYPE_CHECKING:
     from leastwise.data.dataset import Dataset
@@ -67,7 +68,8 @@ class Calibrate:
         from leastwise.models.load.resolve import resolve
         from leastwise.report.summary import summary
         from leastwise.report.terminal.progress import progress
-        from leastwise.report.terminal.table import print_classes, say, what_changed
+        from leastwise.report.terminal.screen import say
+        from leastwise.report.terminal.table import print_classes, what_changed
         from leastwise.training.calibrate import calibrated, with_offsets
 
         console, out = Screen(), Path(self.out)

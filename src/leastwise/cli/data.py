@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from leastwise.cli.list import some_splits
-from leastwise.cli.options import Screen, loaded, sized, use_data_dir
+from leastwise.cli.options import loaded, sized, use_data_dir
+from leastwise.report.terminal.screen import Screen
 
 if TYPE_CHECKING:
     from leastwise.data.source import Source
@@ -34,7 +35,7 @@ class ListData:
         from leastwise.data.cache import absent_root, find
         from leastwise.data.registry import SOURCES
         from leastwise.data.source import origin
-        from leastwise.report.terminal.table import say
+        from leastwise.report.terminal.screen import say
 
         table = Table(box=box.SIMPLE_HEAD, show_header=False, show_lines=True)
         for name, source in SOURCES.items():
@@ -73,7 +74,7 @@ class Fetch:
         from leastwise.data.cache import find, write_root
         from leastwise.data.download.fetch import fetch
         from leastwise.report.terminal.progress import transfer
-        from leastwise.report.terminal.table import say
+        from leastwise.report.terminal.screen import say
 
         name, source = known(self.name)
         console = Screen()
@@ -127,7 +128,7 @@ class Sheet:
 
         from leastwise.core.noise import Noise
         from leastwise.data.contact_sheet import draw_all
-        from leastwise.report.terminal.table import say
+        from leastwise.report.terminal.screen import say
 
         console = Screen()
         data = loaded(console, sized(self.data, self.size))
@@ -165,7 +166,7 @@ def check(console: Screen, name: str) -> None:
     from leastwise.data.cache import find, not_here
     from leastwise.data.download.fetch import check_contents
     from leastwise.data.source import content
-    from leastwise.report.terminal.table import say
+    from leastwise.report.terminal.screen import say
 
     _, source = known(name)
     place = find(source.folders) if source.folders else Path()

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import tyro
 
-from leastwise.cli.options import Screen, chosen_device
+from leastwise.cli.options import chosen_device
+from leastwise.report.terminal.screen import Screen
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ from leastwise.report.page.page import page as page_of_report
 from leastwise.report.results import facts
 from leastwise.report.summary import summary
 from leastwise.report.terminal.progress import progress
-from leastwise.report.terminal.table import headline, print_classes, say, what_changed
+from leastwise.report.terminal.screen import say
+from leastwise.report.terminal.table import headline, print_classes, what_changed
 from leastwise.training.methods.pgd_at import PGDAT
 from leastwise.training.methods.standard import Standard
 from leastwise.training.policies.faal import FAAL

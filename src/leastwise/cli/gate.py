@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from leastwise.cli.options import Screen
+from leastwise.report.terminal.screen import Screen
 
 FAILED, INCONCLUSIVE = 1, 3
 
@@ -29,7 +29,8 @@ class Gate:
 
     def run(self) -> int:
         from leastwise.report.results import measured
-        from leastwise.report.terminal.table import percent, say, span
+        from leastwise.report.terminal.screen import say
+        from leastwise.report.text import percent, span
         from leastwise.statistics.gate.decide import Outcome, decide
         from leastwise.statistics.gate.language import parse
 

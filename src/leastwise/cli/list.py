@@ -7,7 +7,7 @@ import tyro
 from rich.table import Table
 from rich.text import Text
 
-from leastwise.cli.options import Screen
+from leastwise.report.terminal.screen import Screen
 
 if TYPE_CHECKING:
     from leastwise.models.zoo.registry import Architecture

@@ -17,13 +17,6 @@ Keep = Literal["fooled", "last"]
 Norm = Literal["linf", "l2", "l1"]
 
 
-class Screen(Console):
-    """A console that lets the front door answer when the reader of our output goes away."""
-
-    def on_broken_pipe(self) -> None:
-        raise BrokenPipeError
-
-
 def threat_of(norm: str, eps: str, step: str, keep: Keep = "fooled") -> "Threat":
     """The radius, step and counting rule that all attacks of a command share."""
     from leastwise.attacks.makers import Threat

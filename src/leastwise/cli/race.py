@@ -7,9 +7,9 @@ from typing import Annotated
 
 import tyro
 
-from leastwise.cli.options import Screen
 from leastwise.cli.target import Target, echo
 from leastwise.cli.where import Where
+from leastwise.report.terminal.screen import Screen
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Race:
         from leastwise.jobs.audit import race_task
         from leastwise.models.fast.prepare import FORMS
         from leastwise.report.terminal.race import race_sentence, racing
-        from leastwise.report.terminal.table import say
+        from leastwise.report.terminal.screen import say
 
         conditions = ((self.attack, named(self.attack, threat)),)
         auditor = make_auditor(model, data, conditions, target.seed, target.batch_size, device, target.force)

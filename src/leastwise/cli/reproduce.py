@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from leastwise.cli.options import Screen, chosen_device, use_data_dir
+from leastwise.cli.options import chosen_device, use_data_dir
 from leastwise.cli.where import Where
+from leastwise.report.terminal.screen import Screen
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -68,7 +69,7 @@ class Reproduce:
         from leastwise.papers.reproduce import drawings, execute, recipes_of, to_do
         from leastwise.papers.run import Runner
         from leastwise.papers.stored import Store
-        from leastwise.report.terminal.table import say
+        from leastwise.report.terminal.screen import say
 
         console = Screen()
         store = Store(self.out, self.scale)
@@ -98,7 +99,7 @@ class Reproduce:
 
 def show_tree(console: "Console", exhibits: Any, runner: "Runner") -> None:
     from leastwise.papers.outline import tree
-    from leastwise.report.terminal.table import say
+    from leastwise.report.terminal.screen import say
 
     for text in tree(exhibits, runner.store):
         say(console, text)
@@ -115,7 +116,7 @@ def show_work(
     from leastwise.papers.recipes import trainings
     from leastwise.papers.reproduce import older
     from leastwise.papers.scales import scale
-    from leastwise.report.terminal.table import say
+    from leastwise.report.terminal.screen import say
 
     store = runner.store
     everything = tuple(dict.fromkeys((*trainings(recipes), *recipes)))
@@ -153,7 +154,7 @@ class Telling:
         """Short tasks are told about when they are done."""
         from leastwise.papers.outline import about
         from leastwise.report.terminal.progress import progress
-        from leastwise.report.terminal.table import say
+        from leastwise.report.terminal.screen import say
 
         if self.expected[recipe] < LONG:
             return nullcontext(lambda event: None)
@@ -161,7 +162,7 @@ class Telling:
         return progress(self.console, self.label(recipe), names)
 
     def after(self, recipe: "Recipe", seconds: float, failed: str) -> None:
-        from leastwise.report.terminal.table import say
+        from leastwise.report.terminal.screen import say
 
         self.done += self.expected[recipe]
         left = (sum(self.expected.values()) - self.done) * (time.monotonic() - self.begun) / self.done

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from leastwise.cli.options import Screen, chosen_device, threat_of, use_data_dir
+from leastwise.cli.options import chosen_device, threat_of, use_data_dir
 from leastwise.cli.train import Train
 from leastwise.cli.where import Where
+from leastwise.report.terminal.screen import Screen
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,7 +58,7 @@ class Study:
         console = Screen()
         from leastwise.core.files import write_atomic
         from leastwise.jobs.study import page, table_csv
-        from leastwise.report.terminal.table import say
+        from leastwise.report.terminal.screen import say
 
         trainings = {job.model for job in jobs.values()}
         say(console, f"{plan.title}: {len(trainings)} trainings and {len(set(jobs.values()))} audits")
@@ -130,7 +131,7 @@ def carried_out(
     from leastwise.report.results import facts
     from leastwise.report.summary import summary
     from leastwise.report.terminal.progress import progress
-    from leastwise.report.terminal.table import say
+    from leastwise.report.terminal.screen import say
     from leastwise.training.base import Epoch
 
     labels = {job.model: str(cell) for cell, job in jobs.items()}
@@ -161,7 +162,7 @@ def carried_out(
 
 def print_places(console: "Console", plan: "Plan", rows: "list[Row]") -> None:
     from leastwise.jobs.study import hardest, leaderboard
-    from leastwise.report.terminal.table import say
+    from leastwise.report.terminal.screen import say
 
     condition = hardest(rows)
     for place in leaderboard(rows, condition):

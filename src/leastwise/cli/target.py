@@ -123,7 +123,7 @@ def class_of(text: str, names: Sequence[str]) -> int | str:
 
 def echo(console: Console, target: Target, auditor: "Auditor", data: "Dataset") -> None:
     """Say what was understood, with every default resolved, and what a reader should know."""
-    from leastwise.report.terminal.table import say
+    from leastwise.report.terminal.screen import say
 
     c, h, w = data.shape
     conditions = auditor.recipe.conditions

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from leastwise.cli.options import Norm, Screen, chosen_device, sized, threat_of, use_data_dir
+from leastwise.cli.options import Norm, chosen_device, sized, threat_of, use_data_dir
 from leastwise.core.parsing import number, numbers
+from leastwise.report.terminal.screen import Screen
 
 if TYPE_CHECKING:
     from leastwise.data.augment.crops import Augment
@@ -112,7 +113,7 @@ class Train:
         from leastwise.core.recipe import key
         from leastwise.jobs.make import task as task_of_engine
         from leastwise.report.terminal.progress import progress
-        from leastwise.report.terminal.table import say
+        from leastwise.report.terminal.screen import say
         from leastwise.training.registry import defaults
 
         job = self.job()

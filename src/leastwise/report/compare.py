@@ -21,7 +21,9 @@ from leastwise.audit.evidence import Evidence
 from leastwise.report.fairness import number
 from leastwise.report.page.page import Audited, different_attacks
 from leastwise.report.results import opened
-from leastwise.report.terminal.table import percent, same_images, say
+from leastwise.report.terminal.screen import say
+from leastwise.report.terminal.table import same_images
+from leastwise.report.text import percent
 from leastwise.statistics.intervals import CONFIDENCE
 from leastwise.statistics.paired import Paired, class_wise, paired
 from leastwise.statistics.seeds import GroupDifference, agreement, class_groups, dominated, groups

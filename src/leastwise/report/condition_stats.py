@@ -6,7 +6,8 @@ import numpy as np
 
 from leastwise.audit.evidence import FEW, Evidence
 from leastwise.report.security_curves import curves, half_lost
-from leastwise.report.terminal.table import percent, pick, span
+from leastwise.report.terminal.table import pick
+from leastwise.report.text import percent, span
 from leastwise.statistics.intervals import ClassCounts, PerClass
 from leastwise.statistics.pairwise import Ranking, ranking
 from leastwise.statistics.spread import Spread, homogeneity, spread, variance_bounds

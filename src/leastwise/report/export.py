@@ -14,7 +14,7 @@ import numpy as np
 
 from leastwise.audit.evidence import SUMS, Evidence, Record
 from leastwise.core.files import write_atomic
-from leastwise.report.terminal.table import percent, span
+from leastwise.report.text import percent, span
 from leastwise.statistics.intervals import wilson
 
 LATEX = {
@@ -154,7 +154,7 @@ def write_parquet(evidence: Evidence, path: Path) -> None:
     except ModuleNotFoundError:
         raise ValueError('parquet needs pyarrow, which is not installed: pip install "leastwise[parquet]"') from None
     table = pa.table({name: pa.array(column) for name, column in columns(evidence).items()})
-    about = {"leastwise.core.recipe": evidence.recipe, "leastwise.key": evidence.key}
+    about = {"leastwise.recipe": evidence.recipe, "leastwise.key": evidence.key}
     out = io.BytesIO()
     pq.write_table(table.replace_schema_metadata(about), out, compression="zstd")
     write_atomic(path, out.getvalue())

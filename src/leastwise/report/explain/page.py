@@ -10,7 +10,7 @@ from leastwise.report.charts.lines import TICKS, Axes, Point, Series, grouped, l
 from leastwise.report.explain.reasons import filled
 from leastwise.report.figures import CELL, LABELS, Figure
 from leastwise.report.html import drawn
-from leastwise.report.terminal.table import percent
+from leastwise.report.text import percent
 
 TOP = 12  # classes in a ranking
 ROWS = 40  # rows of the table

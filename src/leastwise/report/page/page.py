@@ -16,7 +16,8 @@ from leastwise.report.export import table_csv, table_latex, table_markdown
 from leastwise.report.html import drawn, rendered
 from leastwise.report.page.citations import bibtex, row_of, used
 from leastwise.report.security_curves import curves
-from leastwise.report.terminal.table import percent, pick, same_images, span, what_changed
+from leastwise.report.terminal.table import pick, same_images, what_changed
+from leastwise.report.text import percent, span
 from leastwise.statistics.intervals import CONFIDENCE, wilson
 
 CLEAN = "clean"

@@ -20,7 +20,8 @@ from rich.progress import (
 from leastwise.audit.auditor import AtMost, Meanwhile, Planned, Ready
 from leastwise.core.counts import Tally
 from leastwise.jobs.folder import Event
-from leastwise.report.terminal.table import percent, say
+from leastwise.report.terminal.screen import say
+from leastwise.report.text import percent
 from leastwise.statistics.race import Round
 from leastwise.training.base import Epoch, Seen
 from leastwise.training.loop import Step

@@ -10,7 +10,8 @@ from rich.console import Console
 from leastwise.audit.auditor import Ready
 from leastwise.jobs.folder import Event
 from leastwise.report.terminal.progress import LINE_EVERY
-from leastwise.report.terminal.table import percent, say
+from leastwise.report.terminal.screen import say
+from leastwise.report.text import percent
 from leastwise.statistics.race import Round
 
 FEW = 10  # classes that a sentence names

@@ -12,19 +12,13 @@ from rich.text import Text
 from leastwise.audit.evidence import Evidence
 from leastwise.audit.masking import cautions
 from leastwise.core.counts import ClassFrame
+from leastwise.report.terminal.screen import say
+from leastwise.report.text import percent, span
 from leastwise.statistics.intervals import wilson
 from leastwise.statistics.paired import Paired, paired
 
 NAME_WIDTH = 20  # longer class names are folded
 CELL_WIDTH = 22  # "100.0 [98.1, 100.0]" and the space around it
-
-
-def percent(value: float) -> str:
-    return f"{100 * value:.1f}"
-
-
-def span(low: float, high: float) -> str:
-    return f"[{percent(low)}, {percent(high)}]"
 
 
 def print_classes(console: Console, evidence: Evidence, title: str) -> None:
@@ -43,11 +37,6 @@ def print_classes(console: Console, evidence: Evidence, title: str) -> None:
             say(console, f"{name}, {member}: {percent(frame.overall[0].item())}, worst {worst_cell(frame, 0)}")
     for warning in cautions(evidence):
         say(console, f"warning: {warning}", style="yellow")
-
-
-def say(console: Console, text: str, style: str = "") -> None:
-    """Text as it is: no markup, no colours guessed, lines broken by the terminal only."""
-    console.print(Text(text, style=style), soft_wrap=True)
 
 
 def class_table(evidence: Evidence, conditions: Sequence[str]) -> Table:

@@ -1,0 +1,16 @@
+"""The screen that verbs write to, and plain sentences on it."""
+
+from rich.console import Console
+from rich.text import Text
+
+
+class Screen(Console):
+    """A console that lets the front door answer when the reader of our output goes away."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+def say(console: Console, text: str, style: str = "") -> None:
+    """Write text as it is: no markup, no colours guessed, lines broken by the terminal only."""
+    console.print(Text(text, style=style), soft_wrap=True)
