@@ -94,4 +94,4 @@ def test_evidence_as_parquet_is_the_same_columns(tmp_path: Path) -> None:
         assert table[name].to_pylist() == column.tolist()
     about = table.schema.metadata
     assert about[b"leastwise.key"].decode() == found.key
-    assert json.loads(about[b"leastwise.core.recipe"]) == json.loads(found.recipe)
+    assert json.loads(about[b"leastwise.recipe"]) == json.loads(found.recipe)
