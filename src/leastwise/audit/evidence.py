@@ -24,8 +24,9 @@ from leastwise.core.counts import ClassFrame, Tally
 from leastwise.core.files import sha256, write_atomic
 from leastwise.core.losses import entropy, margin
 from leastwise.core.recipe import key_of_json
+from leastwise.core.text import escape_unprintable
 from leastwise.core.types import Images, Labels, Logits
-from leastwise.data.dataset import Groups, printable
+from leastwise.data.dataset import Groups
 
 SCHEMA = 4  # 2: trouble, each; 3: rounded; 4: reached
 FILE = "evidence.safetensors"
@@ -336,8 +337,10 @@ def parsed(content: bytes, path: Path) -> Evidence:
                 f.name: arrays[f"{name}.{f.name}"] for f in fields(Record) if f.name not in counts
             }
             conditions[name] = Record(**columns, **counts)
-        groups = tuple((printable(str(name)), tuple(classes)) for name, classes in about["groups"])
-        names, warnings = (tuple(printable(str(text)) for text in about[part]) for part in ("names", "warnings"))
+        groups = tuple((escape_unprintable(str(name)), tuple(classes)) for name, classes in about["groups"])
+        names, warnings = (
+            tuple(escape_unprintable(str(text)) for text in about[part]) for part in ("names", "warnings")
+        )
         evidence = Evidence(arrays["ids"], arrays["labels"], names, conditions, about["recipe"], groups, warnings)
     except (SafetensorError, KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(

@@ -19,6 +19,7 @@ from leastwise.attacks.goals import Match, Targeted
 from leastwise.attacks.pgd import PGD, Zero
 from leastwise.attacks.threats import L2, Ball
 from leastwise.core.noise import Noise
+from leastwise.core.progress import ProgressCallback, ignore_progress
 from leastwise.core.types import Images
 from leastwise.data.dataset import Batch, Dataset, ImageRows
 from leastwise.models.classifier import Classifier, inference, wrap
@@ -26,7 +27,6 @@ from leastwise.models.preflight import preflight
 
 RGB = tuple[float, float, float]
 How = Literal["random", "next"]
-Watch = Callable[[int, int], None]  # images done, images in all
 
 BATCH_SIZE = 200
 PREFLIGHT_IMAGES = 8
@@ -196,7 +196,7 @@ def matched(
     start: Dataset | None = None,
     batch_size: int = BATCH_SIZE,
     device: str = "cpu",
-    watch: Watch = lambda done, total: None,
+    watch: ProgressCallback = ignore_progress,
 ) -> Dataset:
     """Unrelated images moved until the network's features are those of x, with the label of x.
 
@@ -234,7 +234,7 @@ def targeted_set(
     steps: int = 100,
     batch_size: int = BATCH_SIZE,
     device: str = "cpu",
-    watch: Watch = lambda done, total: None,
+    watch: ProgressCallback = ignore_progress,
 ) -> Dataset:
     """Adversarial examples toward a class t, labelled t.
 
@@ -263,7 +263,7 @@ def rebuilt(
     seed: int,
     batch_size: int,
     device: str,
-    watch: Watch,
+    watch: ProgressCallback,
 ) -> UInt8[np.ndarray, "n c h w"]:
     """What `craft` makes of every image, with the model in evaluation mode."""
     if batch_size < 1:

@@ -1,6 +1,5 @@
 """`leastwise data list | fetch | verify | sheet`."""
 
-import difflib
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,6 +12,7 @@ from rich.text import Text
 
 from leastwise.cli.list import some_splits
 from leastwise.cli.options import loaded, sized, use_data_dir
+from leastwise.core.text import did_you_mean
 from leastwise.report.terminal.screen import Screen
 
 if TYPE_CHECKING:
@@ -151,9 +151,7 @@ def known(name: str) -> "tuple[str, Source]":
     from leastwise.data.registry import SOURCES
 
     if name not in SOURCES:
-        near = difflib.get_close_matches(name, SOURCES, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"choose {', '.join(SOURCES)}"
-        raise ValueError(f"there is no data set {name!r}: {hint}")
+        raise ValueError(f"there is no data set {name!r}: {did_you_mean(name, SOURCES)}")
     return name, SOURCES[name]
 
 

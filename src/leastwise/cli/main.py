@@ -4,13 +4,14 @@ It imports neither torch nor the argument parser until a verb needs them, so hel
 """
 
 import contextlib
-import difflib
 import io
 import os
 import re
 import sys
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
+
+from leastwise.core.text import did_you_mean, escape_unprintable, one_line
 
 BAD_INPUT, INTERRUPTED = 2, 130
 
@@ -78,8 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def complain(text: str) -> None:
     """What a file or a user wrote may be part of it: a terminal shows it, and does not obey it."""
-    safe = "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
-    print(f"leastwise: {safe}", file=sys.stderr)
+    print(f"leastwise: {escape_unprintable(text)}", file=sys.stderr)
 
 
 def sentence(error: ValueError | OSError | RecursionError | MemoryError) -> str:
@@ -89,15 +89,13 @@ def sentence(error: ValueError | OSError | RecursionError | MemoryError) -> str:
         return "there is not enough memory for this: take a smaller --batch-size, or fewer or smaller images"
     if isinstance(error, OSError):
         return f"cannot use {error.filename or 'a file'}: {error.strerror or error}"
-    return " ".join(str(error).split())
+    return one_line(error)
 
 
 def parse(verb: str, arguments: Sequence[str]) -> Command:
     """The command a user typed, as a value; a mistake is one sentence with the nearest right word."""
     if verb not in VERBS:
-        near = difflib.get_close_matches(verb, VERBS, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"choose {', '.join(VERBS)}"
-        raise ValueError(f"there is no verb {verb!r}: {hint}")
+        raise ValueError(f"there is no verb {verb!r}: {did_you_mean(verb, VERBS)}")
     import tyro
 
     from leastwise.cli.verbs import COMMANDS
@@ -116,7 +114,7 @@ def in_one_line(boxed: str) -> str:
     """The first part of tyro's boxed message, without the box, and its suggestion if there is one."""
     _title, *lines = (line.strip("│ ") for line in boxed.splitlines())
     # Rules separate the parts; where the terminal has no box characters they are plain dashes.
-    parts = [" ".join(part.split()) for part in re.split(r"\n[-─╰╯]+(?=\n|$)", "\n" + "\n".join(lines))]
+    parts = [one_line(part) for part in re.split(r"\n[-─╰╯]+(?=\n|$)", "\n" + "\n".join(lines))]
     message = next(part for part in parts if part).split(" Got errors")[0].rstrip(".")
     near = re.search(r"Perhaps you meant:? +(--[\w-]+)", " ".join(parts))
     return message[:1].lower() + message[1:] + (f"; did you mean {near[1]}?" if near else "")

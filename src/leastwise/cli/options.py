@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from rich.console import Console
 
 from leastwise.core.parsing import number
+from leastwise.core.text import first_line
 
 if TYPE_CHECKING:
     from leastwise.attacks.makers import Threat
@@ -45,7 +46,7 @@ def chosen_device(device: str, threads: int) -> str:
     try:
         torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise ValueError(f"the device {device!r} cannot be used ({str(error).splitlines()[0]}): try cpu") from None
+        raise ValueError(f"the device {device!r} cannot be used ({first_line(error)}): try cpu") from None
     return device
 
 

@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from leastwise.core.text import one_line
+
 LOCK = ".leastwise.lock"
 
 
@@ -55,7 +57,7 @@ def locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = " ".join(os.pread(handle, 200, 0).decode(errors="replace").split()) or "another process"
+            holder = one_line(os.pread(handle, 200, 0).decode(errors="replace")) or "another process"
             raise ValueError(f"{holder} is working in {folder}: wait for it, or choose another folder") from None
         if not still_there(path, handle):  # its last holder removed it between our two steps
             raise ValueError(f"another process was working in {folder} until now: give the same command again")

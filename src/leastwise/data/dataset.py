@@ -4,7 +4,6 @@
 decodes files); a subset only changes which rows are looked at, so memory stays flat.
 """
 
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -15,10 +14,10 @@ from jaxtyping import Int, UInt8
 
 from leastwise.core.files import sha256
 from leastwise.core.noise import shuffled
+from leastwise.core.text import escape_unprintable
 from leastwise.core.types import Images, Labels
 
 UNNAMED_CLASSES = 1000  # without names, that many are believed whatever the number of images
-TURNING = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A))))  # direction of text
 HASH_BLOCK = 1 << 24  # bytes hashed at a time, about
 
 
@@ -97,7 +96,7 @@ class Dataset:
                     "or give the name of every class"
                 )
             names = [str(c) for c in range(int(labels.max(initial=-1)) + 1)]
-        names = tuple(printable(str(name)) for name in names)
+        names = tuple(escape_unprintable(str(name)) for name in names)
         if len(set(names)) != len(names):
             raise ValueError(f"every class needs its own name, but saw {', '.join(names)}")
         check_labels(labels, len(names))
@@ -235,19 +234,6 @@ class Dataset:
         if isinstance(self.images, Fingerprinted):
             return self.images.fingerprint(rows)
         return np.ascontiguousarray(self.images[rows]).tobytes()
-
-
-def printable(name: str) -> str:
-    """A file name that is not UTF-8 holds halves of characters, which can be neither printed nor hashed.
-
-    What commands the terminal, breaks the line or turns the direction of the text is shown, not obeyed.
-    """
-    whole = name.encode("utf-8", "backslashreplace").decode()
-    return "".join(c.encode("unicode_escape").decode() if commands(c) else c for c in whole)
-
-
-def commands(character: str) -> bool:
-    return unicodedata.category(character) in ("Cc", "Zl", "Zp") or character in TURNING
 
 
 def check_labels(labels: Int[np.ndarray, " n"], k: int) -> None:

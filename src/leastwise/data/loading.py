@@ -3,11 +3,12 @@
 import re
 from pathlib import Path
 
+from leastwise.core.progress import ProgressCallback, ignore_progress
 from leastwise.data.cache import find, not_here
 from leastwise.data.dataset import Dataset
 from leastwise.data.readers.arrays import read_npy, read_npz
 from leastwise.data.readers.huggingface import is_huggingface, read_huggingface
-from leastwise.data.readers.image_folder import Watch, folders_in, images_under, read_folder
+from leastwise.data.readers.image_folder import folders_in, images_under, read_folder
 from leastwise.data.registry import SOURCES
 from leastwise.data.source import Source, read_source
 
@@ -18,7 +19,7 @@ HELD_OUT = ("test", "val", "validation", "valid", "dev")  # what folders call it
 LARGEST_SIZE = 4096  # pixels; a float batch of 50 would be 10 GB
 
 
-def load(spec: str, split: str = "test", watch: Watch = lambda done, total: None) -> Dataset:
+def load(spec: str, split: str = "test", watch: ProgressCallback = ignore_progress) -> Dataset:
     """A data set from `NAME`, `NAME/SPLIT` or a path; `split` is used when the name has none.
 
     `@SIZE` at the end (`imagenet/val@299`, `photos@64`) resizes image files and cuts out their middle square.
@@ -58,7 +59,9 @@ def sized(spec: str) -> tuple[str, int | None]:
     return match[1], int(match[2])
 
 
-def load_known(name: str, source: Source, named: str, wanted: str, size: int | None, watch: Watch) -> Dataset:
+def load_known(
+    name: str, source: Source, named: str, wanted: str, size: int | None, watch: ProgressCallback
+) -> Dataset:
     split = named or (wanted if wanted in source.splits else STAND_INS.get(wanted, wanted))
     if split not in source.splits:
         raise ValueError(f"{name} has no split {split!r}: choose {choices(source.splits)}")
@@ -76,7 +79,7 @@ def choices(splits: tuple[str, ...]) -> str:
     return " or ".join(splits) if len(splits) < 5 else f"one of {', '.join(splits[:3])} … {splits[-1]}"
 
 
-def load_folder(path: Path, split: str, size: int | None, watch: Watch) -> Dataset:
+def load_folder(path: Path, split: str, size: int | None, watch: ProgressCallback) -> Dataset:
     """A folder of class folders, or of splits that hold them."""
     wanted = (split, *HELD_OUT) if split in HELD_OUT else (split,)
     splits = split_folders(path, {"train", *HELD_OUT, split})

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from leastwise.core.progress import ProgressCallback
 from leastwise.data.dataset import Dataset
-from leastwise.data.readers.image_folder import Watch
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def content(data: Dataset) -> str:
     return digest.hexdigest()
 
 
-def read_source(source: Source, folder: Path, split: str, size: int | None, watch: Watch) -> Dataset:
+def read_source(source: Source, folder: Path, split: str, size: int | None, watch: ProgressCallback) -> Dataset:
     if source.as_files:
         return source.read(folder, split, size, watch)
     return source.read(folder, split)

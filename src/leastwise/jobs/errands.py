@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from leastwise.core.files import check_writable, locked, write_atomic
+from leastwise.core.text import one_line
 from leastwise.jobs.executor import Hands, Local
 from leastwise.jobs.folder import RECIPE, RUN, Task, Watch, claimed, make_room
 from leastwise.jobs.job import Train
@@ -114,7 +115,7 @@ def taken(errand: Errand, brought: Brought) -> Ended:
                 for name, content in brought.files.items():
                     write_atomic(folder / name, content)
     except (OSError, ValueError) as error:
-        return Ended(errand, brought.seconds, " ".join(str(error).split()))
+        return Ended(errand, brought.seconds, one_line(error))
     return Ended(errand, brought.seconds, "")
 
 

@@ -4,7 +4,6 @@ The file names what varies and, under [train] and [audit], options that all shar
 """
 
 import csv
-import difflib
 import html
 import io
 import itertools
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from leastwise.audit.evidence import Evidence
+from leastwise.core.text import did_you_mean
 
 MOST_CELLS = 10_000
 MOST_BYTES = 1 << 20  # of a study file
@@ -97,9 +97,7 @@ def check_study(study: Study, path: Path) -> None:
 def check_keys(given: Mapping[str, Any], known: Sequence[str], where: str) -> None:
     for key in given:
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"choose {', '.join(known)}"
-            raise ValueError(f"{where} has a key {key!r} that means nothing: {hint}")
+            raise ValueError(f"{where} has a key {key!r} that means nothing: {did_you_mean(key, known)}")
 
 
 def listed(value: Any) -> list[Any]:

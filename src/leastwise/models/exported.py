@@ -9,8 +9,9 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from leastwise.core.files import sha256
+from leastwise.core.text import error_with_type
 from leastwise.core.types import Images, Shape
-from leastwise.models.optional import Loaded, check_images, check_outputs, first_line, quietly
+from leastwise.models.optional import Loaded, check_images, check_outputs, quietly
 
 
 class Exported(nn.Module):
@@ -51,7 +52,7 @@ def load_exported(path: Path, shape: Shape, k: int, trust: bool) -> Loaded:
             program = torch.export.load(path)
     except Exception as error:
         raise ValueError(
-            f"{path} is not an exported program ({first_line(error)}): write it with torch.export.save"
+            f"{path} is not an exported program ({error_with_type(error)}): write it with torch.export.save"
         ) from None
     check_program(path, program, shape, k)
     return Loaded(Exported(program.module(), sha256(path.read_bytes())))

@@ -62,9 +62,5 @@ def check_outputs(path: Path, outputs: int, k: int) -> None:
         )
 
 
-def first_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
-
-
 def shown(values: Sequence[float]) -> str:
     return ", ".join(f"{value:.4g}" for value in values)

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from leastwise.core.losses import odds
+from leastwise.core.text import error_with_type
 from leastwise.core.types import Images, Labels, Logits
 from leastwise.models.classifier import Classifier, NoLogits, inference
-from leastwise.models.optional import first_line
 
 PROBE = 32  # images that the repeated passes and the gradient are tried on
 SINGLES = 4  # images that are also tried alone
@@ -115,7 +115,7 @@ def guarded(model: nn.Module, x: Images) -> object:
     except NoLogits:
         raise
     except Exception as error:
-        raise ValueError(f"the model cannot take images of shape {list(x.shape)} ({first_line(error)})") from error
+        raise ValueError(f"the model cannot take images of shape {list(x.shape)} ({error_with_type(error)})") from error
 
 
 def about_pixels(x: Images) -> Iterator[Concern]:

@@ -1,9 +1,9 @@
 """The four papers: what each exhibit needs, what it leaves open, what it claims, and what it printed."""
 
-import difflib
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
+from leastwise.core.text import nearest_name
 from leastwise.papers.ahn.exhibits import PAPER
 from leastwise.papers.benz2021 import exhibits as benz2021
 from leastwise.papers.exhibit import Exhibit, Paper
@@ -22,8 +22,8 @@ def selected(name: str) -> tuple[Exhibit, ...]:
     exhibits = PAPERS[paper].exhibits
     found = tuple(one for one in exhibits if not slash or one.id == name)
     if not found:
-        nearest = difflib.get_close_matches(name, [one.id for one in exhibits], n=1, cutoff=0.0)
-        raise ValueError(f"there is no exhibit {name!r}: did you mean {nearest[0]}? `leastwise list papers` shows all")
+        nearest = nearest_name(name, [one.id for one in exhibits], likeness=0.0)
+        raise ValueError(f"there is no exhibit {name!r}: did you mean {nearest}? `leastwise list papers` shows all")
     return found
 
 

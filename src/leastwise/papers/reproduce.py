@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from leastwise.core.text import one_line
 from leastwise.jobs.errands import Errand, side_by_side
 from leastwise.jobs.executor import HERE, Gone, Hands, Local
 from leastwise.papers.exhibit import Exhibit, Paper
@@ -124,7 +125,7 @@ def check_needs(recipe: Recipe, failed: Mapping[Recipe, str]) -> None:
 
 
 def said(error: Exception) -> str:
-    sentence = " ".join(str(error).split())
+    sentence = one_line(error)
     return sentence if isinstance(error, ValueError) else f"{type(error).__name__}: {sentence}"
 
 

@@ -15,6 +15,7 @@ from leastwise.audit import evidence as evidences
 from leastwise.audit.auditor import TRIAL_FROM, Auditor, Conditions
 from leastwise.audit.evidence import Evidence, pack
 from leastwise.core.files import write_atomic
+from leastwise.core.json_values import with_nulls
 from leastwise.core.recipe import key
 from leastwise.data.dataset import Dataset
 from leastwise.data.loading import load
@@ -217,7 +218,7 @@ def by_condition(evidence: Evidence) -> dict[str, Any]:
     found = {}
     for name in evidence.conditions:
         counts = evidence.tally(name)
-        mean = [None if np.isnan(value) else float(value) for value in entropy(evidence, name)]
+        mean = with_nulls(entropy(evidence, name).tolist())
         found[name] = {"n": counts.n.tolist(), "correct": counts.correct.tolist(), "entropy": mean}
     return found
 

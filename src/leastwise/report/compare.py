@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from leastwise.audit.evidence import Evidence
-from leastwise.report.fairness import number
+from leastwise.core.json_values import finite_or_none
 from leastwise.report.page.page import Audited, different_attacks
 from leastwise.report.results import opened
 from leastwise.report.terminal.screen import say
@@ -176,7 +176,9 @@ def pareto(found: Sequence[Side], shown: Sequence[str], condition: str) -> list[
         )
     base = rows[0]
     for row in rows:
-        row["rho"] = number(rho(row["worst"], row["overall"][condition], base["worst"], base["overall"][condition]))
+        row["rho"] = finite_or_none(
+            rho(row["worst"], row["overall"][condition], base["worst"], base["overall"][condition])
+        )
     scores = np.array([[*row["overall"].values(), row["worst"]] for row in rows])
     for row, beaten in zip(rows, dominated(scores).tolist(), strict=True):
         row["dominated"] = beaten
@@ -211,7 +213,7 @@ def change(a: Side, b: Side, condition: str) -> dict[str, Any]:
 def pair_block(found: Paired, p: float) -> dict[str, Any]:
     return {
         "n": found.n,
-        "difference": number(found.difference),
+        "difference": finite_or_none(found.difference),
         "low": found.low,
         "high": found.high,
         "gained": found.gained,
@@ -224,18 +226,22 @@ def pair_block(found: Paired, p: float) -> dict[str, Any]:
 def group_block(found: GroupDifference, decisive: GroupDifference) -> dict[str, Any]:
     return {
         "n": found.n,
-        "difference": number(found.difference),
-        "low": number(found.low),
-        "high": number(found.high),
-        "training_sd": [number(found.training_a), number(found.training_b)],
-        "test_error": number(found.test),
+        "difference": finite_or_none(found.difference),
+        "low": finite_or_none(found.low),
+        "high": finite_or_none(found.high),
+        "training_sd": [finite_or_none(found.training_a), finite_or_none(found.training_b)],
+        "test_error": finite_or_none(found.test),
         "significant": bool(decisive.low > 0 or decisive.high < 0),
     }
 
 
 def agreed(a: Side, b: Side, condition: str) -> dict[str, Any]:
     found = agreement(a.accuracy(condition), b.accuracy(condition))
-    return {"kendall": number(found.kendall), "spearman": number(found.spearman), "cosine": number(found.cosine)}
+    return {
+        "kendall": finite_or_none(found.kendall),
+        "spearman": finite_or_none(found.spearman),
+        "cosine": finite_or_none(found.cosine),
+    }
 
 
 def print_comparison(console: Console, made: dict[str, Any]) -> None:

@@ -5,13 +5,13 @@ variation, and NSD has two readings, both given. Accuracies and shares are fract
 `sd_debiased` in points, as papers print them.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from leastwise.audit.evidence import Evidence
+from leastwise.core.json_values import finite_or_none, with_nulls
 from leastwise.insight.confusion import confusion
 from leastwise.insight.outputs import cvc, entropy
 from leastwise.report.condition_stats import Finding, finding
@@ -41,25 +41,25 @@ def fairness(evidence: Evidence, condition: str, cost: "np.ndarray | None" = Non
     return {
         "worst": worst_block(found),
         "cv": {
-            "plug_in": number(1e4 * found.spread.plug_in),
-            "debiased": number(1e4 * found.spread.debiased),
-            "error": number(1e4 * found.spread.error),
-            "low": number(1e4 * found.spread_low),
-            "high": number(1e4 * found.spread_high),
+            "plug_in": finite_or_none(1e4 * found.spread.plug_in),
+            "debiased": finite_or_none(1e4 * found.spread.debiased),
+            "error": finite_or_none(1e4 * found.spread.error),
+            "low": finite_or_none(1e4 * found.spread_low),
+            "high": finite_or_none(1e4 * found.spread_high),
             "left_out": [evidence.names[c] for c in found.spread.left_out],
         },
-        "sd_debiased": number(100 * found.spread.sd) if found.spread.used > 1 else None,
-        "homogeneity_p": number(found.same),
-        "worst_k": {str(k): number(worst_k(accuracy, k)) for k in WORST_K if k < present},
-        "cvar": {f"{share:g}": number(cvar(accuracy, share)) for share in SHARES},
-        "gini": number(gini(accuracy)),
-        "nsd_error": number(nsd_error(accuracy)),
-        "nsd_accuracy": number(nsd_accuracy(accuracy)),
-        "boundary_error": None if clean is None else numbers(boundary_error(clean, accuracy)),
-        "false_positive_rate": numbers(false_positive_rate(counts)),
-        "confusion_norm": number(off_diagonal_norm(counts)),
-        "confidence_variance": numbers(cvc(evidence, condition)),
-        "entropy": numbers(entropy(evidence, condition)),
+        "sd_debiased": finite_or_none(100 * found.spread.sd) if found.spread.used > 1 else None,
+        "homogeneity_p": finite_or_none(found.same),
+        "worst_k": {str(k): finite_or_none(worst_k(accuracy, k)) for k in WORST_K if k < present},
+        "cvar": {f"{share:g}": finite_or_none(cvar(accuracy, share)) for share in SHARES},
+        "gini": finite_or_none(gini(accuracy)),
+        "nsd_error": finite_or_none(nsd_error(accuracy)),
+        "nsd_accuracy": finite_or_none(nsd_accuracy(accuracy)),
+        "boundary_error": None if clean is None else with_nulls(boundary_error(clean, accuracy).tolist()),
+        "false_positive_rate": with_nulls(false_positive_rate(counts).tolist()),
+        "confusion_norm": finite_or_none(off_diagonal_norm(counts)),
+        "confidence_variance": with_nulls(cvc(evidence, condition).tolist()),
+        "entropy": with_nulls(entropy(evidence, condition).tolist()),
         "rank_groups": [[evidence.names[c] for c in group] for group in found.ranking.groups]
         if present < MANY
         else None,
@@ -77,7 +77,7 @@ def worst_block(found: Finding) -> dict[str, Any]:
         "low": worst.low,
         "high": worst.high,
         "confidence": worst.confidence,
-        "probability": numbers(found.probability),
+        "probability": with_nulls(found.probability.tolist()),
     }
 
 
@@ -107,15 +107,6 @@ def off_diagonal_norm(counts: "np.ndarray") -> float:
     share = counts / np.maximum(counts.sum(1), 1)[:, None]
     np.fill_diagonal(share, 0.0)
     return float(np.linalg.norm(share, 2))
-
-
-def number(value: float) -> float | None:
-    """JSON has no NaN and no infinity: what is missing is null."""
-    return value if math.isfinite(value) else None
-
-
-def numbers(values: "np.ndarray") -> list[float | None]:
-    return [number(value) for value in values.tolist()]
 
 
 def game_line(block: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from leastwise.audit.evidence import Evidence, file_in, load
-from leastwise.data.dataset import printable
+from leastwise.core.text import escape_unprintable
 from leastwise.jobs.folder import MANIFEST, RUN, SUMMARY
 from leastwise.report.explain.reasons import beside
 from leastwise.report.page.page import Audited
@@ -92,7 +92,7 @@ def from_evidence(found: Evidence) -> Result:
 
 
 def from_summary(content: Mapping[str, Any]) -> Result:
-    names = tuple(printable(str(name)) for name in content["classes"])
+    names = tuple(escape_unprintable(str(name)) for name in content["classes"])
     counts = {}
     for name, row in content["conditions"].items():
         correct, n = (np.array([int(v) for v in row[part]], dtype=np.int64) for part in ("correct", "n"))

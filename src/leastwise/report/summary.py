@@ -9,8 +9,9 @@ import numpy as np
 from leastwise.audit.evidence import Evidence
 from leastwise.audit.masking import cautions
 from leastwise.core.counts import ClassFrame
+from leastwise.core.json_values import finite_or_none, with_nulls
 from leastwise.data.dataset import Groups
-from leastwise.report.fairness import fairness, number
+from leastwise.report.fairness import fairness
 from leastwise.report.leaderboard import leaderboard
 from leastwise.report.security_curves import Curve, curves, nearest_mistakes
 from leastwise.statistics.intervals import CONFIDENCE, wilson
@@ -66,26 +67,26 @@ def provenance(evidence: Evidence) -> dict[str, Any]:
 def condition(frame: ClassFrame, row: int, groups: Groups = ()) -> dict[str, Any]:
     n, correct = frame.n[row].numpy(), frame.correct[row].numpy()
     low, high = wilson(correct, n)
-    accuracy = [number(a) for a in frame.accuracy[row].tolist()]
+    accuracy = [finite_or_none(a) for a in frame.accuracy[row].tolist()]
     worst = int(frame.worst[row])
     return {
         "n": n.tolist(),
         "correct": correct.tolist(),
         "accuracy": accuracy,
-        "low": [number(v) for v in low.tolist()],
-        "high": [number(v) for v in high.tolist()],
-        "overall": number(float(frame.overall[row])),
-        "macro": number(float(frame.macro[row])),
+        "low": [finite_or_none(v) for v in low.tolist()],
+        "high": [finite_or_none(v) for v in high.tolist()],
+        "overall": finite_or_none(float(frame.overall[row])),
+        "macro": finite_or_none(float(frame.macro[row])),
         "worst": {
             "index": worst,
             "class": frame.names[worst],
             "accuracy": accuracy[worst],
-            "low": number(float(low[worst])),
-            "high": number(float(high[worst])),
+            "low": finite_or_none(float(low[worst])),
+            "high": finite_or_none(float(high[worst])),
         },
-        "cv": number(1e4 * float(frame.variance[row])),
-        "mcd": number(100 * float(frame.gap[row])),
-        "std": number(100 * float(frame.std[row])),
+        "cv": finite_or_none(1e4 * float(frame.variance[row])),
+        "mcd": finite_or_none(100 * float(frame.gap[row])),
+        "std": finite_or_none(100 * float(frame.std[row])),
         "groups": {name: group(n[list(classes)], correct[list(classes)]) for name, classes in groups},
     }
 
@@ -109,17 +110,17 @@ def in_8_bits(evidence: Evidence, name: str) -> dict[str, Any]:
 def nearest(evidence: Evidence, name: str) -> dict[str, Any]:
     """Median distances to the nearest mistake; null where most of a class survived."""
     found = nearest_mistakes(evidence, name)
-    return {} if found is None else {"median_distance": [number(v) for v in found.tolist()]}
+    return {} if found is None else {"median_distance": with_nulls(found.tolist())}
 
 
 def curve(one: Curve) -> dict[str, Any]:
     return {
         "eps": list(one.radii),
         "conditions": list(one.conditions),
-        "accuracy": [[number(v) for v in row] for row in one.accuracy.tolist()],
-        "overall": [number(v) for v in one.overall.tolist()],
-        "half_lost_at": [number(v) for v in one.half.tolist()],
-        "half_lost_between": [[number(v) for v in ends] for ends in one.between.tolist()],
+        "accuracy": with_nulls(one.accuracy.tolist()),
+        "overall": with_nulls(one.overall.tolist()),
+        "half_lost_at": with_nulls(one.half.tolist()),
+        "half_lost_between": with_nulls(one.between.tolist()),
     }
 
 
@@ -128,4 +129,9 @@ def group(n: "np.ndarray", correct: "np.ndarray") -> dict[str, Any]:
     low, high = wilson(correct.sum(keepdims=True), n.sum(keepdims=True))
     total = int(n.sum())
     accuracy = int(correct.sum()) / total if total else None
-    return {"n": total, "accuracy": accuracy, "low": number(float(low[0])), "high": number(float(high[0]))}
+    return {
+        "n": total,
+        "accuracy": accuracy,
+        "low": finite_or_none(float(low[0])),
+        "high": finite_or_none(float(high[0])),
+    }

@@ -1,13 +1,13 @@
 """Training methods and class-wise policies by name: the tables that `leastwise list methods` prints."""
 
-import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, NamedTuple
 
 from leastwise.attacks.goals import CE, KL
 from leastwise.attacks.pgd import PGD, Gaussian, Uniform
 from leastwise.attacks.threats import Ball, Radius
+from leastwise.core.text import did_you_mean
 from leastwise.training.averaging import AVERAGINGS
 from leastwise.training.base import Objective, Policy
 from leastwise.training.methods.avmixup import AVmixup
@@ -201,20 +201,14 @@ def method(name: str) -> Method:
     if name in AVERAGINGS:
         raise ValueError(f"{name} averages the weights of a method: write `train trades --average {name}`")
     if name not in METHODS:
-        raise ValueError(f"there is no training method {name!r}: {near(name, METHODS)}")
+        raise ValueError(f"there is no training method {name!r}: {did_you_mean(name, METHODS)}")
     return METHODS[name]
 
 
 def policy(name: str) -> Policy:
     if name not in POLICIES:
-        raise ValueError(f"there is no class-wise policy {name!r}: {near(name, POLICIES)}")
+        raise ValueError(f"there is no class-wise policy {name!r}: {did_you_mean(name, POLICIES)}")
     return POLICIES[name].policy
-
-
-def near(name: str, known: Iterable[str]) -> str:
-    """What the user may have meant."""
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]}?" if close else f"choose {', '.join(known)}"
 
 
 def defaults(value: Any) -> str:

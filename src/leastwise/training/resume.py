@@ -6,7 +6,6 @@ wrote it is then done again and writes the same.
 """
 
 import json
-import math
 import signal
 import threading
 import time
@@ -18,10 +17,10 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from leastwise.core.counts import Tally
 from leastwise.core.files import write_atomic, write_json
+from leastwise.core.json_values import with_nulls
 from leastwise.data.dataset import Dataset
 from leastwise.models.classifier import Classifier
 from leastwise.models.fast.prepare import Form
@@ -236,7 +235,7 @@ def epoch_line(seen: Epoch, training: Training) -> dict[str, Any]:
             line[name] = about(part)
     if training.policies:
         line["policies"] = [
-            {"policy": type(policy).__name__} | {name: listed(value) for name, value in state.items()}
+            {"policy": type(policy).__name__} | {name: with_nulls((value).tolist()) for name, value in state.items()}
             for policy, state in zip(training.policies, seen.states, strict=True)
         ]
     if training.validation.on_test:
@@ -248,12 +247,11 @@ def about(seen: Seen) -> dict[str, Any]:
     def counts(tally: Tally) -> dict[str, list[int]]:
         return {"n": tally.n.tolist(), "correct": tally.correct.tolist()}
 
-    return {"clean": counts(seen.clean), "robust": counts(seen.robust), "entropy": listed(seen.entropy / seen.n)}
-
-
-def listed(value: Tensor) -> Any:
-    """JSON has no NaN: what is missing is null."""
-    return [listed(v) if v.dim() else (v.item() if math.isfinite(v.item()) else None) for v in value]
+    return {
+        "clean": counts(seen.clean),
+        "robust": counts(seen.robust),
+        "entropy": with_nulls((seen.entropy / seen.n).tolist()),
+    }
 
 
 def shown(value: Any) -> str:

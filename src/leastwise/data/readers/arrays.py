@@ -13,8 +13,9 @@ from typing import IO
 import numpy as np
 from jaxtyping import Int, Integer, UInt8
 
+from leastwise.core.text import escape_unprintable, one_line
 from leastwise.data.classes import read_text
-from leastwise.data.dataset import Dataset, Groups, ImageRows, printable
+from leastwise.data.dataset import Dataset, Groups, ImageRows
 
 SAVED_AT_ONCE = 256  # images
 LARGE, MOST_PACKING = 32 << 20, 500  # bytes from which packing is looked at, and how many times smaller it may make
@@ -77,7 +78,7 @@ def class_names(names: np.ndarray) -> list[str]:
 
 
 def said(error: Exception) -> str:
-    return printable(" ".join(str(error).split())) or type(error).__name__
+    return escape_unprintable(one_line(error)) or type(error).__name__
 
 
 def groups_of(fine: Integer[np.ndarray, " n"], coarse: Integer[np.ndarray, " n"], names: list[str]) -> Groups:

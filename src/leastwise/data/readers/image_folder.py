@@ -9,7 +9,7 @@ import json
 import os
 import stat
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,8 +20,10 @@ from jaxtyping import Int, UInt8
 from PIL import Image
 
 from leastwise.core.files import sha256, write_atomic
+from leastwise.core.progress import ProgressCallback, ignore_progress
+from leastwise.core.text import escape_unprintable, one_line
 from leastwise.data.cache import cache_root
-from leastwise.data.dataset import Dataset, Groups, printable
+from leastwise.data.dataset import Dataset, Groups
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp"})
 RESIZE = 256 / 224  # the shorter side before the centre crop, as a multiple of the crop (ImageNet's convention)
@@ -29,8 +31,6 @@ SHOWN = 3  # names listed in a note
 BLOCK = 1024  # files waiting to be examined at a time
 REMEMBERED = 20  # blocks between two writings of the memory
 MEANING = b"2"  # of the memory; another number when `Found` comes to mean something else
-
-Watch = Callable[[int, int], None]
 
 
 class Found(NamedTuple):
@@ -147,7 +147,7 @@ def folders_in(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
-def read_folder(folder: Path, size: int | None = None, watch: Watch = lambda done, total: None) -> Dataset:
+def read_folder(folder: Path, size: int | None = None, watch: ProgressCallback = ignore_progress) -> Dataset:
     """A folder with one sub-folder per class, in the order of their names. An empty one is a class without examples."""
     classes = folders_in(folder)
     if not classes:
@@ -162,7 +162,7 @@ def dataset_of_files(
     names: Sequence[str],
     size: int | None,
     groups: Groups = (),
-    watch: Watch = lambda done, total: None,
+    watch: ProgressCallback = ignore_progress,
 ) -> Dataset:
     """Labelled files as a data set, without those that cannot be read; `notes` says what was left out or converted.
 
@@ -209,10 +209,10 @@ def counted(n: int, one: str, many: str = "") -> str:
 
 
 def some(names: Sequence[str]) -> str:
-    return ", ".join(map(printable, names[:SHOWN])) + (" …" if len(names) > SHOWN else "")
+    return ", ".join(map(escape_unprintable, names[:SHOWN])) + (" …" if len(names) > SHOWN else "")
 
 
-def examine(paths: Sequence[Path], folder: Path, watch: Watch) -> list[Found]:
+def examine(paths: Sequence[Path], folder: Path, watch: ProgressCallback) -> list[Found]:
     """Decode every file once, or remember having done it."""
     memory = cache_root() / "examined" / f"{sha256(os.fsencode(folder.resolve()), MEANING)[:16]}.json"
     known = recalled(memory)
@@ -271,4 +271,4 @@ def look(path: Path) -> Found:
         return Found(width, height, mode, digest, "")
     except Exception as error:  # a damaged file can fail in any way
         said = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
-        return Found(0, 0, "", digest, " ".join(said.replace(str(path), "it").split()))
+        return Found(0, 0, "", digest, one_line(said.replace(str(path), "it")))

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from leastwise.core.progress import ProgressCallback, ignore_progress
 from leastwise.data.classes import read_text
 from leastwise.data.dataset import Dataset
-from leastwise.data.readers.image_folder import Watch, dataset_of_files, images_under, is_image
+from leastwise.data.readers.image_folder import dataset_of_files, images_under, is_image
 
 TINY_SIDE = 64
 CROP = 224
@@ -24,13 +25,17 @@ class Annotation(NamedTuple):
     where: str
 
 
-def read_tiny_imagenet(folder: Path, split: str, size: int | None = None, watch: Watch = lambda *_: None) -> Dataset:
+def read_tiny_imagenet(
+    folder: Path, split: str, size: int | None = None, watch: ProgressCallback = ignore_progress
+) -> Dataset:
     """`train/ID/images/*.JPEG`; `val/images/*.JPEG` with `val/val_annotations.txt`."""
     ids = sorted(read_text(folder / "wnids.txt").split())
     return read_labelled(folder, split, ids, size or TINY_SIDE, watch)
 
 
-def read_imagenet(folder: Path, split: str, size: int | None = None, watch: Watch = lambda *_: None) -> Dataset:
+def read_imagenet(
+    folder: Path, split: str, size: int | None = None, watch: ProgressCallback = ignore_progress
+) -> Dataset:
     """`train/ID/*.JPEG` and `val/ID/*.JPEG`, or a flat `val` with one of the annotation files below."""
     labels = {} if split == "train" else annotations(folder, split)
     ids = sorted(
@@ -39,7 +44,7 @@ def read_imagenet(folder: Path, split: str, size: int | None = None, watch: Watc
     return read_labelled(folder, split, ids, size or CROP, watch)
 
 
-def read_labelled(folder: Path, split: str, ids: Sequence[str], size: int, watch: Watch) -> Dataset:
+def read_labelled(folder: Path, split: str, ids: Sequence[str], size: int, watch: ProgressCallback) -> Dataset:
     place = folder / split
     if not place.is_dir():
         raise FileNotFoundError(2, "there is no such folder", str(place))

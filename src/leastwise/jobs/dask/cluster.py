@@ -25,6 +25,7 @@ from distributed import Client, Future, KilledWorker, LocalCluster, wait
 from distributed.security import Security
 
 from leastwise.core.files import write_atomic
+from leastwise.core.text import first_line
 from leastwise.jobs.dask.call import call
 from leastwise.jobs.dask.worker import Inputs, Refused, packed, versions
 from leastwise.jobs.errands import Brought, Errand
@@ -316,7 +317,3 @@ def certificates(folder: Path) -> Security:
 def processors() -> int:
     """That this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -23,6 +23,7 @@ from torch import nn
 from leastwise import __version__
 from leastwise.core.files import sha256
 from leastwise.core.memory import give_back_memory, steady_memory
+from leastwise.core.text import one_line
 from leastwise.data.dataset import Dataset
 from leastwise.jobs.errands import Brought, do_apart
 from leastwise.jobs.executor import Piece, Work
@@ -157,7 +158,7 @@ def compute(name: str, wanted: Sequence[Any], limit: float) -> Answer | Refused:
                 content = work.compute(piece, lambda *_: None, lambda file, image: images.append((file, image)))
             return Answer(content, time.monotonic() - begun, tuple(images))
         except ValueError as error:
-            return Refused(" ".join(str(error).split()))
+            return Refused(one_line(error))
         finally:
             give_back_memory()
 
@@ -168,7 +169,7 @@ def train(wanted: Versions, errand: bytes, mark: str, read: dict[str, bytes]) ->
         check_versions(wanted)
         return do_apart(cloudpickle.loads(errand), Path(mark), read)
     except ValueError as error:
-        return Refused(" ".join(str(error).split()))
+        return Refused(one_line(error))
 
 
 @contextmanager

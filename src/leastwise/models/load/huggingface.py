@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from leastwise.core.text import error_with_type
 from leastwise.core.types import Images, Shape
 from leastwise.models.load.checkpoint import read_torch
-from leastwise.models.optional import Loaded, check_outputs, first_line, optional, quietly, shown
+from leastwise.models.optional import Loaded, check_outputs, optional, quietly, shown
 
 CONFIG = "config.json"
 # Where the folder was and who wrote it: not part of what the network computes.
@@ -85,7 +86,7 @@ def pretrained(folder: Path, trust: bool) -> tuple[Any, list[str]]:
             )
     except Exception as error:  # the library raises whatever its parts raise
         raise ValueError(
-            f"{folder} is not an image classifier that transformers can load ({first_line(error)}): "
+            f"{folder} is not an image classifier that transformers can load ({error_with_type(error)}): "
             "check the folder, or give path/file.py:function"
         ) from None
     finally:
@@ -109,7 +110,7 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise ValueError(f"{path} is not readable JSON ({first_line(error)}): save the model again") from None
+        raise ValueError(f"{path} is not readable JSON ({error_with_type(error)}): save the model again") from None
     if not isinstance(content, dict):
         raise ValueError(f"{path} must hold an object, but holds {type(content).__name__}: save the model again")
     return content

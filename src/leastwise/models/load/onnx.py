@@ -8,9 +8,10 @@ import numpy as np
 import torch
 
 from leastwise.core.files import sha256
+from leastwise.core.text import error_with_type
 from leastwise.core.types import Images, Shape
 from leastwise.models.blackbox import QUERIES_ONLY, BlackBox
-from leastwise.models.optional import Loaded, check_images, check_outputs, first_line, optional
+from leastwise.models.optional import Loaded, check_images, check_outputs, optional
 
 NUMBERS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
 
@@ -47,7 +48,7 @@ def load_onnx(path: Path, shape: Shape, k: int) -> Loaded:
         session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's errors share no other base
         raise ValueError(
-            f"{path} cannot be read as an ONNX model ({first_line(error)}): check the file, or export it anew"
+            f"{path} cannot be read as an ONNX model ({error_with_type(error)}): check the file, or export it anew"
         ) from None
     inputs = session.get_inputs()
     if len(inputs) != 1 or inputs[0].type not in NUMBERS:

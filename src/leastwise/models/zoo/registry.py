@@ -4,7 +4,6 @@ A name may carry parts: `resnet18+bin` has batch-instance normalisation, `resnet
 `resnet18+2d` two-dimensional features, `resnet18+bin+cosine` two of them.
 """
 
-import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -12,6 +11,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from leastwise.core.text import nearest_name
 from leastwise.core.types import Shape
 from leastwise.models.classifier import Classifier
 from leastwise.models.zoo import imagenet_inception, wideresnet
@@ -180,7 +180,7 @@ def without_parts(name: str) -> Architecture:
         return ARCHITECTURES[name]
     if numbers := re.fullmatch(r"wrn-(\d+)-(\d+)", name):
         return wide(int(numbers[1]), int(numbers[2]))
-    (nearest,) = difflib.get_close_matches(name.lower(), ARCHITECTURES, n=1, cutoff=0.0)
+    nearest = nearest_name(name.lower(), ARCHITECTURES, likeness=0.0)
     raise ValueError(
         f"there is no architecture {name!r}: did you mean {nearest}? `leastwise list models` shows what there is"
     )

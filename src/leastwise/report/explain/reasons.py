@@ -13,6 +13,7 @@ from scipy.special import bdtrc
 
 from leastwise.audit.evidence import Evidence
 from leastwise.core.counts import Tally
+from leastwise.core.json_values import finite_or_none, with_nulls
 from leastwise.insight.accuracy_drop import drop_shares, joint_share
 from leastwise.insight.agreement import RankCorrelation, profile_similarity, rank_correlation
 from leastwise.insight.dynamics import overfitting
@@ -20,7 +21,6 @@ from leastwise.insight.explain import explain
 from leastwise.insight.features import Moments, inter_class_similarity, intra_class_variance, most_similar
 from leastwise.insight.homing import homing, homing_gain
 from leastwise.insight.outputs import cvc, entropy, extremes
-from leastwise.report.fairness import number
 from leastwise.report.security_curves import clean as clean_conditions
 from leastwise.report.terminal.table import pick
 
@@ -61,17 +61,21 @@ def reasons(
         "clean": base,
         "classes": list(evidence.names),
         "images": np.bincount(evidence.labels, minlength=evidence.k).tolist(),
-        "accuracy": {name: listed(evidence.tally(name).accuracy.numpy()) for name in both},
+        "accuracy": {name: with_nulls(evidence.tally(name).accuracy.numpy().tolist()) for name in both},
         "confusion": one.confusion.tolist() if small else None,
-        "in_flow": listed(one.in_flow),
+        "in_flow": with_nulls(one.in_flow.tolist()),
         "attractor": None if one.attractor is None else evidence.names[one.attractor],
-        "symmetry": {"pairs": one.symmetry.pairs, "score": number(one.symmetry.score), "p": number(one.symmetry.p)},
+        "symmetry": {
+            "pairs": one.symmetry.pairs,
+            "score": finite_or_none(one.symmetry.score),
+            "p": finite_or_none(one.symmetry.p),
+        },
         "inside": None
         if one.inside is None
         else {
             "mistakes": one.inside.mistakes,
-            "share": number(one.inside.share),
-            "expected": number(one.inside.expected),
+            "share": finite_or_none(one.inside.share),
+            "expected": finite_or_none(one.inside.expected),
         },
         "communities": None
         if one.communities is None
@@ -80,14 +84,14 @@ def reasons(
                 [evidence.names[c] for c in np.flatnonzero(one.communities.found == p)]
                 for p in sorted(set(one.communities.found.tolist()))
             ],
-            "modularity": number(one.communities.modularity),
-            "of_superclasses": number(one.communities.of_groups),
-            "agreement": number(one.communities.agreement),
+            "modularity": finite_or_none(one.communities.modularity),
+            "of_superclasses": finite_or_none(one.communities.of_groups),
+            "agreement": finite_or_none(one.communities.agreement),
         },
-        "logit_similarity": [listed(row) for row in one.logit_similarity] if small else None,
-        "entropy": {name: listed(entropy(evidence, name)) for name in both},
-        "cvc": {name: listed(cvc(evidence, name)) for name in both},
-        "drop_share": listed(drop_shares(before, after)) if chosen != base else None,
+        "logit_similarity": with_nulls(one.logit_similarity.tolist()) if small else None,
+        "entropy": {name: with_nulls(entropy(evidence, name).tolist()) for name in both},
+        "cvc": {name: with_nulls(cvc(evidence, name).tolist()) for name in both},
+        "drop_share": with_nulls(drop_shares(before, after).tolist()) if chosen != base else None,
         "drop_top": top_two(evidence, base, chosen) if chosen != base else None,
         "predicts": {} if chosen == base else {name: correlation(r) for name, r in one.predicts.items()},
         "extremes": {evidence.names[c]: ends(evidence, chosen, c) for c in sorted(set(evidence.labels.tolist()))},
@@ -123,7 +127,13 @@ def carried(made: dict[str, Any], kept: Mapping[str, Any] | None) -> dict[str, A
 
 
 def correlation(r: RankCorrelation) -> dict[str, Any]:
-    return {"n": r.n, "rho": number(r.rho), "low": number(r.low), "high": number(r.high), "p": number(r.p)}
+    return {
+        "n": r.n,
+        "rho": finite_or_none(r.rho),
+        "low": finite_or_none(r.low),
+        "high": finite_or_none(r.high),
+        "p": finite_or_none(r.p),
+    }
 
 
 def top_two(evidence: Evidence, base: str, chosen: str) -> dict[str, Any] | None:
@@ -145,11 +155,6 @@ def falls(before: "np.ndarray", after: "np.ndarray") -> bool:
     return lost > won and float(bdtrc(lost - 1, lost + won, 0.5)) <= 0.025
 
 
-def listed(values: "np.ndarray") -> list[float | None]:
-    """JSON has no NaN: what is missing is null."""
-    return [number(float(v)) for v in values]
-
-
 def ends(evidence: Evidence, condition: str, c: int) -> dict[str, list[int]]:
     most, least = extremes(evidence, condition, c, EXTREMES)
     return {"most_robust": most.tolist(), "least_robust": least.tolist()}
@@ -157,10 +162,10 @@ def ends(evidence: Evidence, condition: str, c: int) -> dict[str, list[int]]:
 
 def features(found: Moments, names: Sequence[str]) -> dict[str, Any]:
     return {
-        "similarity": listed(inter_class_similarity(found.means)),
+        "similarity": with_nulls(inter_class_similarity(found.means).tolist()),
         "most_similar": [names[c] for c in most_similar(found.means)],
-        "variance": listed(intra_class_variance(found)),
-        "variance_pooled": listed(intra_class_variance(found, pooled=True)),
+        "variance": with_nulls(intra_class_variance(found).tolist()),
+        "variance_pooled": with_nulls(intra_class_variance(found, pooled=True).tolist()),
         "dimensions": int(found.centre.shape[1]),
     }
 
@@ -177,9 +182,13 @@ def homed(evidence: Evidence, without: Mapping[int, Evidence], condition: str) -
     return {
         "removed": [evidence.names[c] for c in sorted(without)],
         "misclassified": found.misclassified.tolist(),
-        "homed": [listed(row) for row in found.homed],
-        "share": number(found.share),
-        "gain": {"value": number(gain.value), "low": number(gain.low), "high": number(gain.high)},
+        "homed": with_nulls(found.homed.tolist()),
+        "share": finite_or_none(found.share),
+        "gain": {
+            "value": finite_or_none(gain.value),
+            "low": finite_or_none(gain.low),
+            "high": finite_or_none(gain.high),
+        },
     }
 
 
@@ -215,10 +224,10 @@ def overfitted(folder: Path) -> dict[str, Any]:
         "images": part,
         "epochs": [int(line["epoch"]) for line in seen],
         "best_epoch": int(seen[found.epoch]["epoch"]),
-        "lost": listed(found.lost),
+        "lost": with_nulls(found.lost.tolist()),
         "own_best_epoch": [int(seen[int(e)]["epoch"]) for e in found.own_epoch],
-        "own_lost": listed(found.own_lost),
-        "gap": listed(found.gap),
+        "own_lost": with_nulls(found.own_lost.tolist()),
+        "gap": with_nulls(found.gap.tolist()),
     }
 
 
@@ -241,8 +250,8 @@ def across(models: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         found = profile_similarity(np.array([filled(one["accuracy"][one[what]]) for one in models.values()]))
         made[kind] = {
             "conditions": conditions,
-            "cosine": [listed(row) for row in found.cosine],
-            "p": [listed(row) for row in found.p],
+            "cosine": with_nulls(found.cosine.tolist()),
+            "p": with_nulls(found.p.tolist()),
         }
     (_, first), *others = models.items()
     made["drop_share"] = {name: shares for name, one in others if (shares := lost_between(first, one)) is not None}
@@ -258,7 +267,7 @@ def lost_between(first: Mapping[str, Any], other: Mapping[str, Any]) -> list[flo
     a, b = (filled(one["accuracy"][one["clean"]]) for one in (first, other))
     with np.errstate(invalid="ignore", divide="ignore"):
         error = np.sqrt(np.nansum(a * (1 - a) / n[0] + b * (1 - b) / n[1]))
-    return listed(drop_shares(a, b)) if float(np.nansum(a - b)) > SURE * error else None
+    return with_nulls(drop_shares(a, b).tolist()) if float(np.nansum(a - b)) > SURE * error else None
 
 
 def filled(values: Sequence[float | None]) -> "np.ndarray":

@@ -1,0 +1,52 @@
+"""Text for people: what they may have meant, an error in one line, and characters that a terminal must not obey."""
+
+import difflib
+import unicodedata
+from collections.abc import Iterable
+
+# Characters that turn the direction of the text that follows them.
+TURNING = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A))))
+LIKELY = 0.6  # likeness from which a name is offered for a misspelt one: difflib's own default
+
+
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
+    """The end of a refusal: the choice that the word is nearest to, or else all of them."""
+    known = list(choices)
+    near = nearest_name(word, known)
+    return f"did you mean {near}?" if near else f"choose {', '.join(known)}"
+
+
+def nearest_name(word: str, choices: Iterable[str], likeness: float = LIKELY) -> str | None:
+    """The choice most like the word, if any is as like it as `likeness`; 0 always finds one."""
+    near = difflib.get_close_matches(word, list(choices), n=1, cutoff=likeness)
+    return near[0] if near else None
+
+
+def one_line(text: object) -> str:
+    """The text, or what an error says, with every run of spaces and line breaks as one space."""
+    return " ".join(str(text).split())
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what an error says, which in many libraries is its message; its type if it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def error_with_type(error: BaseException) -> str:
+    """The type of an error and the first line of what it says: for errors of others, whose words alone say little."""
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
+
+
+def escape_unprintable(text: str) -> str:
+    """The text as it can be printed and hashed.
+
+    A file name that is not UTF-8 holds halves of characters, which can be neither. What commands the terminal, breaks
+    the line or turns the direction of the text is shown, not obeyed.
+    """
+    whole = text.encode("utf-8", "backslashreplace").decode()
+    return "".join(c.encode("unicode_escape").decode() if is_command(c) else c for c in whole)
+
+
+def is_command(character: str) -> bool:
+    """Whether a character does something to the text around it rather than being seen."""
+    return unicodedata.category(character) in ("Cc", "Zl", "Zp") or character in TURNING
