@@ -14,7 +14,7 @@ TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist workst
 bench: export LEASTWISE_TEST_DATA ?= $(shell .ci/test-data)
 
 .PHONY: help setup demo smoke test test-slow test-faults lint check bench bench-cluster bench-prepare bench-train same-bits
-.PHONY: screenshots docs clean
+.PHONY: listing screenshots docs clean
 
 help:
 	@echo "make setup   create .venv with what a user needs"
@@ -29,6 +29,7 @@ help:
 	@echo "make bench-prepare   step time of given and prepared networks"
 	@echo "make bench-train   a training step against the way released code takes it"
 	@echo "make same-bits REV=main   training losses and weights of two revisions, bit for bit"
+	@echo "make listing   what \`leastwise list\` shows, written anew from the registries"
 	@echo "make docs    build the guide into site/"
 	@echo "make clean   remove what these commands made"
 
@@ -93,6 +94,9 @@ bench-train: $(STAMP)-bench
 REV ?= main
 same-bits: $(STAMP)-test
 	$(BIN)/python scripts/same_bits.py $(REV)
+
+listing: $(STAMP)-user
+	$(BIN)/python -m scripts.listing
 
 screenshots: $(STAMP)-test
 	$(BIN)/python -m scripts.screenshots results/screenshots

@@ -9,7 +9,10 @@ import torch
 import tyro  # noqa: F401
 import vl_convert  # noqa: F401
 
-import leastwise.cli.demo_story
-import leastwise.cli.verbs  # noqa: F401
+import leastwise.cli.demo_story  # noqa: F401
+from leastwise.cli.verbs import VERBS
+
+for verb in VERBS.values():
+    verb.load()
 
 torch.set_num_threads(1)

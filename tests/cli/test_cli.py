@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from leastwise.audit.evidence import load
-from leastwise.cli.main import VERBS, main
+from leastwise.cli.main import main
+from leastwise.cli.verbs import VERBS
 from leastwise.data.loading import load as fashion
 from leastwise.models.load.checkpoint import load_checkpoint, save_checkpoint
 from leastwise.models.zoo.registry import build

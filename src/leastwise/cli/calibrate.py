@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from leastwise.cli.options import Norm, chosen_device, loaded, threat_of, use_data_dir
-from leastwise.report.terminal.screen import Screen
+from leastwise.report.terminal.screen import Screen, say
 
 if TYPE_CHECKING:
     from leastwise.data.dataset import Dataset
@@ -68,7 +68,6 @@ class Calibrate:
         from leastwise.models.load.resolve import resolve
         from leastwise.report.summary import summary
         from leastwise.report.terminal.progress import progress
-        from leastwise.report.terminal.screen import say
         from leastwise.report.terminal.table import print_classes, what_changed
         from leastwise.training.calibrate import calibrated, with_offsets
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from leastwise.report.terminal.screen import Screen
+from leastwise.report.terminal.screen import Screen, say
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,6 @@ class Compare:
     def run(self) -> None:
         from leastwise.core.files import write_json
         from leastwise.report.compare import comparison, print_comparison, sides, strongest
-        from leastwise.report.terminal.screen import say
 
         if self.out and Path(self.out).suffix != ".json":
             raise ValueError(f"--out must end in .json, but saw {self.out}: `leastwise report A B` makes a page")

@@ -10,10 +10,10 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from leastwise.cli.list import some_splits
+from leastwise.cli.listing import read_listing
 from leastwise.cli.options import loaded, sized, use_data_dir
 from leastwise.core.text import did_you_mean
-from leastwise.report.terminal.screen import Screen
+from leastwise.report.terminal.screen import Screen, say
 
 if TYPE_CHECKING:
     from leastwise.data.source import Source
@@ -33,17 +33,13 @@ class ListData:
     def run(self) -> None:
         use_data_dir(self.data_dir)
         from leastwise.data.cache import absent_root, find
-        from leastwise.data.registry import SOURCES
-        from leastwise.data.source import origin
-        from leastwise.report.terminal.screen import say
 
         table = Table(box=box.SIMPLE_HEAD, show_header=False, show_lines=True)
-        for name, source in SOURCES.items():
-            place = find(source.folders)
-            here = "inside the package" if not source.folders else f"here: {place}" if place else "not here"
-            lines = [source.about, f"splits: {some_splits(source.splits)}"]
-            lines += [f"from {origin(offer)}" for offer in source.offers]
-            table.add_row(Text(name, style="bold"), Text("\n".join([*lines, here])))
+        for entry in read_listing()["data"]:
+            place = find(entry.folders)
+            here = "inside the package" if not entry.folders else f"here: {place}" if place else "not here"
+            lines = [entry.about, f"splits: {', '.join(entry.facts)}", *(f"from {origin}" for origin in entry.origins)]
+            table.add_row(Text(entry.name, style="bold"), Text("\n".join([*lines, here])))
         console = Screen()
         console.print(table)
         if absent := absent_root():
@@ -74,7 +70,6 @@ class Fetch:
         from leastwise.data.cache import find, write_root
         from leastwise.data.download.fetch import fetch
         from leastwise.report.terminal.progress import transfer
-        from leastwise.report.terminal.screen import say
 
         name, source = known(self.name)
         console = Screen()
@@ -128,7 +123,6 @@ class Sheet:
 
         from leastwise.core.noise import Noise
         from leastwise.data.contact_sheet import draw_all
-        from leastwise.report.terminal.screen import say
 
         console = Screen()
         data = loaded(console, sized(self.data, self.size))
@@ -164,7 +158,6 @@ def check(console: Screen, name: str) -> None:
     from leastwise.data.cache import find, not_here
     from leastwise.data.download.fetch import check_contents
     from leastwise.data.source import content
-    from leastwise.report.terminal.screen import say
 
     _, source = known(name)
     place = find(source.folders) if source.folders else Path()

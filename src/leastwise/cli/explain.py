@@ -9,7 +9,7 @@ import tyro
 from rich.console import Console
 
 from leastwise.cli.target import Target, class_of, echo
-from leastwise.report.terminal.screen import Screen
+from leastwise.report.terminal.screen import Screen, say
 
 if TYPE_CHECKING:
     from leastwise.audit.evidence import Evidence
@@ -52,7 +52,6 @@ class Explain:
         from leastwise.report.explain.reasons import FILE, across, homed, overfitted
         from leastwise.report.explain.text import explain_page, explain_text
         from leastwise.report.results import told_apart
-        from leastwise.report.terminal.screen import say
 
         if self.out.suffix.lower() not in (".html", ".htm"):
             raise ValueError(f"--out must end in .html, but saw {self.out}")
@@ -119,7 +118,6 @@ class Explain:
         from leastwise.report.explain.reasons import beside, carried, reasons
         from leastwise.report.explain.text import sheet
         from leastwise.report.terminal.progress import progress
-        from leastwise.report.terminal.screen import say
 
         conditions = named_all(self.attack, threat)
         if not any(isinstance(one, Clean) for _, one in conditions):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from leastwise.report.terminal.screen import Screen
+from leastwise.report.terminal.screen import Screen, say
 
 FAILED, INCONCLUSIVE = 1, 3
 
@@ -28,9 +28,7 @@ class Gate:
     """of all verdicts together"""
 
     def run(self) -> int:
-        from leastwise.report.results import measured
-        from leastwise.report.terminal.screen import say
-        from leastwise.report.text import percent, span
+        from leastwise.report.gate import read_result, verdict_sentence
         from leastwise.statistics.gate.decide import Outcome, decide
         from leastwise.statistics.gate.language import parse
 
@@ -39,22 +37,11 @@ class Gate:
         if not 0 < self.confidence < 1:
             raise ValueError(f"the confidence must lie between 0 and 1, but saw {self.confidence:g}")
         terms = [parse(text) for text in self.demands]
-        result = measured(self.result)
-        bases = {term.name: measured(Path(term.name)) for term in terms if term.measure == "drop"}
+        result = read_result(self.result)
+        bases = {term.name: read_result(Path(term.name)) for term in terms if term.measure == "drop"}
         verdicts = decide(terms, result, bases, self.confidence)
         console = Screen()
         for verdict in verdicts:
-            if verdict.term.measure == "cv":
-                seen = f"{verdict.estimate:.5f} [{verdict.low:.5f}, {verdict.high:.5f}]"
-            else:
-                unit = "points" if verdict.term.measure in ("drop", "gap") else "%"
-                seen = f"{percent(verdict.estimate)} {unit} {span(verdict.low, verdict.high)}"
-            said = f"{verdict.outcome.value:12}  {verdict.term.text}: {seen}"
-            said += f" ({verdict.detail})" if verdict.detail else ""
-            if verdict.images_needed is not None:
-                said += f"; about {verdict.images_needed:,} images in the largest class would decide"
-            elif verdict.outcome is Outcome.INCONCLUSIVE:
-                said += "; it is too close to the limit for any number of images"
-            say(console, said)
+            say(console, verdict_sentence(verdict))
         outcomes = {verdict.outcome for verdict in verdicts}
         return FAILED if Outcome.FAIL in outcomes else INCONCLUSIVE if Outcome.INCONCLUSIVE in outcomes else 0

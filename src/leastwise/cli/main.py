@@ -11,26 +11,10 @@ import sys
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
+from leastwise.cli.verbs import VERBS
 from leastwise.core.text import did_you_mean, escape_unprintable, one_line
 
 BAD_INPUT, INTERRUPTED = 2, 130
-
-VERBS = {
-    "demo": "train and audit three networks on the embedded data: the whole story in three minutes",
-    "audit": "attack a classifier and report every class, with intervals",
-    "report": "make one self-contained HTML page, or a table, of audits",
-    "compare": "compare models class by class on the same images",
-    "explain": "what weak classes have in common: confusion, features, images, other models",
-    "race": "find the worst class with as few attacks as possible",
-    "gate": "pass, fail or inconclusive: does a result meet its demands?",
-    "power": "how many images per class show a difference",
-    "train": "train a network and write a checkpoint",
-    "reproduce": "make the tables and figures of a paper anew, beside the printed numbers",
-    "study": "train and audit a grid of methods, radii, seeds and models, and rank them",
-    "calibrate": "lift the worst class of a trained network with an offset per logit",
-    "data": "list, fetch, verify and look at data sets",
-    "list": "the attacks, data sets, methods and models that have names",
-}
 
 OVERVIEW = """usage: leastwise VERB [options]
 
@@ -54,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     verb, *rest = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
         if verb in ("-h", "--help"):
-            print(OVERVIEW.format(verbs="\n".join(f"  {verb:9} {about}" for verb, about in VERBS.items())))
+            print(OVERVIEW.format(verbs="\n".join(f"  {name:9} {one.about}" for name, one in VERBS.items())))
         elif verb == "--version":
             from leastwise import __version__
 
@@ -98,12 +82,10 @@ def parse(verb: str, arguments: Sequence[str]) -> Command:
         raise ValueError(f"there is no verb {verb!r}: {did_you_mean(verb, VERBS)}")
     import tyro
 
-    from leastwise.cli.verbs import COMMANDS
-
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
-            return tyro.cli(COMMANDS[verb], prog=f"leastwise {verb}", args=list(arguments))
+            return tyro.cli(VERBS[verb].load(), prog=f"leastwise {verb}", args=list(arguments))
     except SystemExit as stop:
         if stop.code in (0, None):
             raise

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import tyro
 
 from leastwise.core.parsing import number
-from leastwise.report.terminal.screen import Screen
+from leastwise.report.terminal.screen import Screen, say
 
 Between = Literal["models", "classes", "threshold"]
 
@@ -33,7 +33,6 @@ class Power:
     def run(self) -> None:
         difference, p, psi = share(self.difference), share(self.accuracy), share(self.disagreement)
         power, confidence = share(self.power), share(self.confidence)
-        from leastwise.report.terminal.screen import say
         from leastwise.statistics.power import against_threshold, between_classes, same_images
 
         given = f"with power {100 * power:g} % at confidence {100 * confidence:g} %"

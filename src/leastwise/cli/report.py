@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from leastwise.report.terminal.screen import Screen
+from leastwise.report.terminal.screen import Screen, say
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,6 @@ class Report:
         from leastwise.report.export import table_latex, table_markdown, write_csv, write_parquet
         from leastwise.report.page.page import page
         from leastwise.report.results import opened_all
-        from leastwise.report.terminal.screen import say
         from leastwise.report.terminal.table import headline
 
         if not self.results:

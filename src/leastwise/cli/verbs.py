@@ -1,38 +1,43 @@
-"""The verbs: each is a value made of its settings, with `run()`.
+"""The verbs of the command line: what each is for, and where its settings and its `run()` are.
 
-torch is imported inside `run`, so that asking a verb for help does not wait for it.
+A verb is imported when it is asked for, and torch inside `run`, so that help and small verbs are immediate.
 """
 
-from typing import Any
+from importlib import import_module
+from typing import Any, NamedTuple
 
-from leastwise.cli.audit import Audit
-from leastwise.cli.calibrate import Calibrate
-from leastwise.cli.compare import Compare
-from leastwise.cli.data import Data
-from leastwise.cli.demo import Demo
-from leastwise.cli.explain import Explain
-from leastwise.cli.gate import Gate
-from leastwise.cli.list import List
-from leastwise.cli.power import Power
-from leastwise.cli.race import Race
-from leastwise.cli.report import Report
-from leastwise.cli.reproduce import Reproduce
-from leastwise.cli.study import Study
-from leastwise.cli.train import Train
 
-COMMANDS: dict[str, Any] = {
-    "demo": Demo,
-    "audit": Audit,
-    "report": Report,
-    "compare": Compare,
-    "explain": Explain,
-    "race": Race,
-    "gate": Gate,
-    "power": Power,
-    "train": Train,
-    "reproduce": Reproduce,
-    "study": Study,
-    "calibrate": Calibrate,
-    "data": Data,
-    "list": List,
+class Verb(NamedTuple):
+    """A verb: the module of `leastwise.cli` it lives in, its type there, and its help in one line."""
+
+    module: str
+    type_name: str
+    about: str
+
+    def load(self) -> Any:
+        """Import the type of the verb; `data` is a union of the types of its sub-verbs."""
+        return vars(import_module(f"leastwise.cli.{self.module}"))[self.type_name]
+
+
+VERBS = {
+    "demo": Verb(
+        "demo", "Demo", "train and audit three networks on the embedded data: the whole story in three minutes"
+    ),
+    "audit": Verb("audit", "Audit", "attack a classifier and report every class, with intervals"),
+    "report": Verb("report", "Report", "make one self-contained HTML page, or a table, of audits"),
+    "compare": Verb("compare", "Compare", "compare models class by class on the same images"),
+    "explain": Verb(
+        "explain", "Explain", "what weak classes have in common: confusion, features, images, other models"
+    ),
+    "race": Verb("race", "Race", "find the worst class with as few attacks as possible"),
+    "gate": Verb("gate", "Gate", "pass, fail or inconclusive: does a result meet its demands?"),
+    "power": Verb("power", "Power", "how many images per class show a difference"),
+    "train": Verb("train", "Train", "train a network and write a checkpoint"),
+    "reproduce": Verb(
+        "reproduce", "Reproduce", "make the tables and figures of a paper anew, beside the printed numbers"
+    ),
+    "study": Verb("study", "Study", "train and audit a grid of methods, radii, seeds and models, and rank them"),
+    "calibrate": Verb("calibrate", "Calibrate", "lift the worst class of a trained network with an offset per logit"),
+    "data": Verb("data", "Data", "list, fetch, verify and look at data sets"),
+    "list": Verb("list", "List", "the attacks, data sets, methods and models that have names"),
 }

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from leastwise.core.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from leastwise.report.gate import from_evidence
     from leastwise.report.page.page import Audited
-    from leastwise.report.results import from_evidence
     from leastwise.report.terminal.table import headline
 
 __all__ = ["Audited", "from_evidence", "headline"]
@@ -18,7 +18,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "terminal.table": "headline",
-        "results": "from_evidence",
+        "gate": "from_evidence",
         "page.page": "Audited",
     },
 )

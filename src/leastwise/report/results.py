@@ -1,19 +1,15 @@
 """The folders that audits write -> what is in them."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from leastwise.audit.evidence import Evidence, file_in, load
-from leastwise.core.text import escape_unprintable
-from leastwise.jobs.folder import MANIFEST, RUN, SUMMARY
+from leastwise.audit.evidence import load
+from leastwise.jobs.folder import MANIFEST, RUN
 from leastwise.report.explain.reasons import beside
 from leastwise.report.page.page import Audited
-from leastwise.statistics.gate.decide import Result, SingleImages
 
 
 def opened(folder: Path) -> Audited:
@@ -65,39 +61,3 @@ def facts(folder: Path) -> dict[str, Any]:
             continue
         known |= content if isinstance(content, dict) else {}
     return known
-
-
-def measured(path: Path) -> Result:
-    """What a gate looks at: the evidence of a folder, or the counts of a summary."""
-    if file_in(path).is_file():
-        return from_evidence(load(path))
-    file = path / SUMMARY if path.is_dir() else path
-    if not file.is_file():
-        raise ValueError(f"there is no result at {path}: give a folder that `leastwise audit` wrote, or a summary.json")
-    try:
-        content = json.loads(file.read_text())
-        return from_summary(content)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise ValueError(
-            f"{file} is not a summary: give a folder that `leastwise audit` wrote, or its summary.json"
-        ) from None
-
-
-def from_evidence(found: Evidence) -> Result:
-    counts = {name: found.tally(name) for name in found.conditions}
-    hits = {name: found.correct(name) for name in found.conditions}
-    images = SingleImages(found.ids, found.labels, hits)
-    tallies = {name: (t.correct.numpy(), t.n.numpy()) for name, t in counts.items()}
-    return Result(found.names, tallies, images, found.attacks)
-
-
-def from_summary(content: Mapping[str, Any]) -> Result:
-    names = tuple(escape_unprintable(str(name)) for name in content["classes"])
-    counts = {}
-    for name, row in content["conditions"].items():
-        correct, n = (np.array([int(v) for v in row[part]], dtype=np.int64) for part in ("correct", "n"))
-        if len(correct) != len(names) or len(n) != len(names) or (correct < 0).any() or (correct > n).any():
-            raise ValueError("counts that cannot be")
-        counts[name] = (correct, n)
-    recipe = content.get("provenance", {}).get("recipe", {})
-    return Result(names, counts, attacks=dict(recipe.get("conditions", ())))
