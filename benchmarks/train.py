@@ -24,7 +24,7 @@ from leastwise.attacks.threats import Linf
 from leastwise.data.dataset import Dataset
 from leastwise.models.zoo.registry import build
 from leastwise.training.base import Seen, Terms
-from leastwise.training.batches import pieces
+from leastwise.training.batches import plan_batches
 from leastwise.training.loop import Loop
 from leastwise.training.methods.trades import TRADES
 from leastwise.training.recipe import Training
@@ -74,7 +74,7 @@ def compared(name: str, rounds: int) -> dict[str, float]:
     attack = PGD(Linf(EPS), KL(), STEP, STEPS, Gaussian(0.001))
     training = Training(TRADES(attack, BETA), 1, BATCH, Constant(0.01))
     loop = Loop(model=model.train(), data=data, training=training)
-    (piece,) = pieces(data, None, BATCH, 0.0, None, 0, 0)
+    (piece,) = plan_batches(data, BATCH)
     x, y, _ = data.batch(np.arange(BATCH))
     optimiser = torch.optim.SGD(other.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)
     z = torch.randn(BATCH, 10)

@@ -81,7 +81,7 @@ def test_batches_are_even_and_every_epoch_has_its_own_order(unbalanced: Dataset)
     starts: list[float] = []
 
     class Spy(Standard):
-        def crafted(self, model, x, y, noise):
+        def craft(self, model, x, y, noise):
             seen.append(noise.ids.tolist())
             starts.append(noise.pick(noise.ids.argmin()[None]).uniform((1,)).item())
 

@@ -14,7 +14,7 @@ from leastwise.models.classifier import inference
 from leastwise.models.fast.prepare import Form
 from leastwise.models.zoo.registry import build
 from leastwise.training.averaging import EMA, FAWA, SWA
-from leastwise.training.batches import pieces
+from leastwise.training.batches import plan_batches
 from leastwise.training.loop import FOLDED, Snapshot, fit
 from leastwise.training.methods.pgd_at import PGDAT
 from leastwise.training.methods.standard import Standard
@@ -143,10 +143,10 @@ def test_cfa_uses_in_an_epoch_what_the_one_before_saw() -> None:
 def test_balanced_sampling_draws_classes_alike_and_the_same_every_time() -> None:
     shares = Balanced().init(torch.from_numpy(DATA.counts))["share"]
     data = DATA
-    drawn = [pieces(data, None, 10, 0.5, shares, 0, epoch) for epoch in range(60)]
+    drawn = [plan_batches(data, 10, shares=shares, epoch=epoch) for epoch in range(60)]
     counts = sum(np.bincount(data.labels[p.rows], minlength=5) for epoch in drawn for p in epoch)
     assert counts.sum() == 60 * 110 and abs(counts / counts.sum() - 0.2).max() < 0.02
-    again = pieces(data, None, 10, 0.5, shares, 0, 3)
+    again = plan_batches(data, 10, shares=shares, epoch=3)
     assert all(np.array_equal(a.rows, b.rows) for a, b in zip(drawn[3], again, strict=True))
     assert not np.array_equal(drawn[3][0].rows, drawn[4][0].rows)
     # Within a class every image can come.
@@ -156,14 +156,14 @@ def test_balanced_sampling_draws_classes_alike_and_the_same_every_time() -> None
 
 def test_a_class_without_a_share_is_never_drawn() -> None:
     shares = torch.tensor([0.5, 0.0, 0.25, 0.25, 0.0], dtype=torch.float64)
-    rows = np.concatenate([p.rows for p in pieces(DATA, None, 10, 0.5, shares, 0, 0)])
+    rows = np.concatenate([p.rows for p in plan_batches(DATA, 10, shares=shares)])
     counts = np.bincount(DATA.labels[rows], minlength=5)
     assert counts[1] == counts[4] == 0 and counts[0] > counts[2] > 0
 
 
 def test_extra_images_share_each_batch_and_are_not_counted() -> None:
     extra = blobs((30,) * 5, seed=9, shape=(3, 8, 6))
-    batches = pieces(DATA, extra, 20, 0.5, None, 0, 0)
+    batches = plan_batches(DATA, 20, extra=extra, extra_share=0.5)
     assert {len(p.rows) for p in batches} == {10} and {len(p.extra) for p in batches} == {10}
     assert len({int(i) for p in batches for i in p.noise_ids}) == 220  # no id is met twice
     _, last = ended(replace(QUICK, objective=TRADES(ON_KL), batch_size=20), extra=extra)

@@ -88,7 +88,7 @@ def test_p19_gradients_reach_clean_logits_and_never_the_adversarial_image(object
     x, y, noise = batch()
     model = fresh()
     with inference(model):
-        crafted = objective.crafted(model, x, y, noise)
+        crafted = objective.craft(model, x, y, noise)
     assert not crafted.requires_grad and crafted.grad_fn is None
     terms = objective.loss(model, x, y, crafted)
     clean, adversarial = torch.autograd.grad(terms.per_example.sum(), (terms.clean, terms.adversarial))
@@ -138,7 +138,7 @@ def test_hypersphere_attacks_what_the_loss_sees_and_needs_cosines() -> None:
     x, y, noise = batch()
     model = fresh("convnet+cosine")
     with inference(model):
-        ours = HE(ON_CE, scale=10.0).crafted(model, x, y, noise)
+        ours = HE(ON_CE, scale=10.0).craft(model, x, y, noise)
         sharpened = replace(ON_CE, goal=CE(inverse_temperature=10.0)).perturb(model, x, y, noise)
     assert torch.equal(ours, sharpened)
     plain = fresh()
@@ -181,7 +181,7 @@ def test_single_class_training_attacks_that_class_alone_as_pgd_at_would() -> Non
     x, y, noise = batch()
     model = fresh()
     with inference(model):
-        ours = SingleClassAT(ON_CE, classes=(2,)).crafted(model, x, y, noise)
+        ours = SingleClassAT(ON_CE, classes=(2,)).craft(model, x, y, noise)
         everyone = ON_CE.perturb(model, x, y, noise)
     assert torch.allclose(ours[y == 2], everyone[y == 2]) and torch.equal(ours[y != 2], x[y != 2])
     assert (y == 2).any()
@@ -191,7 +191,7 @@ def test_targeted_training_goes_towards_its_class() -> None:
     x, y, noise = batch()
     model = fresh()
     with inference(model):
-        ours = TargetedAT(ON_CE, target=1).crafted(model, x, y, noise)
+        ours = TargetedAT(ON_CE, target=1).craft(model, x, y, noise)
         toward = replace(ON_CE, goal=Toward(1)).perturb(model, x, y, noise)
         before, after = (model(v).softmax(1)[y != 1, 1].mean() for v in (x, ours))
     assert torch.allclose(ours[y != 1], toward[y != 1]) and torch.equal(ours[y == 1], x[y == 1]) and after > before
@@ -210,7 +210,7 @@ def test_bat_takes_the_points_around_the_first_mistake(patience: int) -> None:
     model = fresh(seed=5)
     attack = PGD(Linf(0.3), ON_KL.goal, step=0.03, steps=6, start=Gaussian(0.001))
     with inference(model):
-        right, wrong = BAT(attack, patience=patience).crafted(model, x, y, noise)
+        right, wrong = BAT(attack, patience=patience).craft(model, x, y, noise)
         iterates = [replace(attack, steps=t).perturb(model, x, y, noise) for t in range(7)]
         verdicts = [(model(at).argmax(1) != y).tolist() for at in iterates]
     kinds = set()
@@ -228,8 +228,8 @@ def test_friendly_training_stops_after_the_first_mistake() -> None:
     model = fresh()
     made = METHODS["fat"].make(Linf(0.1), 0.02, 10)
     with inference(model):
-        ours = made.crafted(model, x, y, noise)
-        whole = METHODS["pgd-at"].make(Linf(0.1), 0.02, 10).crafted(model, x, y, noise)
+        ours = made.craft(model, x, y, noise)
+        whole = METHODS["pgd-at"].make(Linf(0.1), 0.02, 10).craft(model, x, y, noise)
         assert (ce(model(ours), y) <= ce(model(whole), y) + 1e-9).double().mean() > 0.7
     assert (ours - x).abs().max() <= 0.1 + 1e-12
 
@@ -254,6 +254,6 @@ def test_p17_relabelling_the_classes_permutes_every_method(name: str) -> None:
         objective, other = replace(objective, target=2), replace(objective, target=0)
     new = order.argsort()[y]
     with inference(model), inference(renamed):
-        a = objective.loss(model, x, y, objective.crafted(model, x, y, noise)).per_example
-        b = other.loss(renamed, x, new, other.crafted(renamed, x, new, noise)).per_example
+        a = objective.loss(model, x, y, objective.craft(model, x, y, noise)).per_example
+        b = other.loss(renamed, x, new, other.craft(renamed, x, new, noise)).per_example
     assert torch.allclose(a, b, rtol=1e-8)

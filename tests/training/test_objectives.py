@@ -42,7 +42,7 @@ LossAndGradient = tuple[torch.Tensor, list[torch.Tensor]]
 def loss_and_gradient(objective: Objective, model: nn.Module, example: tuple) -> LossAndGradient:
     x, y, noise = example
     with inference(model):
-        crafted = objective.crafted(model, x, y, noise)
+        crafted = objective.craft(model, x, y, noise)
     per_example = objective.loss(model, x, y, crafted).per_example
     return per_example, list(torch.autograd.grad(per_example.mean(), list(model.parameters())))
 
@@ -126,7 +126,7 @@ def test_p19_trades_gradients_reach_the_clean_logits_and_never_the_adversarial_i
     x, y, noise = example
     model = Recording(fresh())
     method = TRADES(INNER, beta=6.0)
-    loss = method.loss(model, x, y, method.crafted(model, x, y, noise))
+    loss = method.loss(model, x, y, method.craft(model, x, y, noise))
     clean, adversarial = model.outputs[-2:]
     x_adv = model.inputs[-1]
     assert not x_adv.requires_grad and x_adv.grad_fn is None
@@ -145,7 +145,7 @@ def test_p19_pgd_at_trains_on_a_detached_image(example: tuple) -> None:
     model = Recording(fresh())
     attack = PGD(Linf(0.1), step=0.05, steps=2)
     method = PGDAT(attack)
-    loss = method.loss(model, x, y, method.crafted(model, x, y, noise))
+    loss = method.loss(model, x, y, method.craft(model, x, y, noise))
     assert not model.inputs[-1].requires_grad
     assert torch.equal(loss.per_example, ce(model.outputs[-1], y)) and loss.clean is None
     assert torch.equal(model.inputs[-1], attack.run(model, x, y, noise).x_adv)
@@ -165,11 +165,11 @@ def test_p17_relabelling_the_classes_permutes_the_method(objective: Objective, e
         last.bias.copy_(last.bias[order])
     if isinstance(objective, TRADES):
         objective = replace(objective, beta=(0.5, 1.0, 2.0, 4.0, 8.0))
-    a = objective.loss(model, x, y, objective.crafted(model, x, y, noise)).per_example
+    a = objective.loss(model, x, y, objective.craft(model, x, y, noise)).per_example
     if isinstance(objective, TRADES):
         objective = replace(objective, beta=tuple(torch.tensor(objective.beta)[order].tolist()))
     y = order.argsort()[y]
-    b = objective.loss(renamed, x, y, objective.crafted(renamed, x, y, noise)).per_example
+    b = objective.loss(renamed, x, y, objective.craft(renamed, x, y, noise)).per_example
     assert torch.allclose(a, b, rtol=1e-9)
 
 

@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 from leastwise.core.counts import Tally
 from leastwise.core.losses import ce
-from leastwise.training.base import Epoch, Objective, Policy, Seen, Terms, armed, drawn
+from leastwise.training.base import Epoch, Objective, Policy, Seen, Terms, apply_radii, class_shares
 from leastwise.training.methods.pgd_at import PGDAT
 from leastwise.training.methods.standard import Standard
 from leastwise.training.methods.trades import TRADES
@@ -18,7 +18,7 @@ from leastwise.training.policies.cfa import CFA
 from leastwise.training.policies.cfol import CFOL
 from leastwise.training.policies.dafa import DAFA, class_weights
 from leastwise.training.policies.faal import FAAL, worst_weights
-from leastwise.training.policies.frl import FRL, projected, radii, weights
+from leastwise.training.policies.frl import FRL, margin_radii, multiplier_weights, project_multipliers
 from leastwise.training.policies.regularisers import Confusion, Similarity
 from leastwise.training.policies.wat import WAT
 from leastwise.training.policies.weighting import LDAM, Balanced, EffectiveNumber, FairWeighting, ImportantClass
@@ -110,12 +110,12 @@ def test_ldams_margins_follow_the_fourth_root_and_shift_the_label() -> None:
 
 def test_balanced_sampling_draws_present_classes_alike() -> None:
     policy = Balanced()
-    assert drawn(((policy, policy.init(N)),)).tolist() == [0.25, 0.25, 0.0, 0.25, 0.25]
-    assert drawn(((FairWeighting(), FairWeighting().init(N)),)) is None
+    assert class_shares(((policy, policy.init(N)),)).tolist() == [0.25, 0.25, 0.0, 0.25, 0.25]
+    assert class_shares(((FairWeighting(), FairWeighting().init(N)),)) is None
 
 
 def test_g9_frl_weights_for_one_multiplier_at_the_limit() -> None:
-    w = weights(vector(0.5, 0, 0, 0, 0, 0, 0, 0, 0, 0))
+    w = multiplier_weights(vector(0.5, 0, 0, 0, 0, 0, 0, 0, 0, 0))
     assert w.tolist() == pytest.approx([0.1 + 0.5 * 0.9] + [0.05] * 9) and w.sum().item() == pytest.approx(1)
 
 
@@ -133,7 +133,7 @@ def test_p8_frl_normalises_each_term_by_its_own_weights() -> None:
     _, y, _ = batch()
     state = {"natural": vector(0.3, 0, 0.1, 0, 0), "boundary": vector(0, 0.2, 0, 0, 0.3)}
     terms, plain = under(TRADES(ON_KL, beta=1.5), FRL(), model, state), terms_of(TRADES(ON_KL, beta=1.5), model)
-    w0, w1 = weights(state["natural"])[y], weights(state["boundary"])[y]
+    w0, w1 = multiplier_weights(state["natural"])[y], multiplier_weights(state["boundary"])[y]
     wanted = (w0 * plain.label).sum() / w0.sum() + 1.5 * (w1 * plain.divergence).sum() / w1.sum()
     assert terms.per_example.mean().item() == pytest.approx(wanted.item(), rel=1e-12)
 
@@ -142,11 +142,11 @@ def test_p8_frl_projection_and_weights() -> None:
     g = torch.Generator().manual_seed(0)
     for _ in range(50):
         phi = torch.randn(K, generator=g, dtype=torch.float64)
-        p = projected(phi, 0.5)
-        assert (p >= 0).all() and p.sum() <= 0.5 + 1e-12 and torch.allclose(projected(p, 0.5), p)
+        p = project_multipliers(phi, 0.5)
+        assert (p >= 0).all() and p.sum() <= 0.5 + 1e-12 and torch.allclose(project_multipliers(p, 0.5), p)
         assert torch.equal(p.argsort(stable=True)[(phi > 0).logical_not().sum() :], phi.argsort()[(phi <= 0).sum() :])
-        assert weights(phi).sum().item() == pytest.approx(1)
-    factors = radii(torch.linspace(-2, 2, 41, dtype=torch.float64), 3.0)
+        assert multiplier_weights(phi).sum().item() == pytest.approx(1)
+    factors = margin_radii(torch.linspace(-2, 2, 41, dtype=torch.float64), 3.0)
     assert (
         factors.min() == 0.98
         and factors.max() == 3.0
@@ -165,7 +165,7 @@ def test_frl_one_update_by_hand_and_the_signs_of_its_multipliers() -> None:
     both = FRL(tau=0.0, margin_rate=0.2)
     harder = both.update(both.init(N), seen_with((0.3, 0.8, 0.7, 0.7, 0.7), clean=(0.8,) * 5))
     assert harder["boundary"].argmax() == 0 and harder["margin"][0] > 0 > harder["margin"][1]
-    assert radii(harder["margin"], 3.0)[0] > 1 >= radii(harder["margin"], 3.0)[1]
+    assert margin_radii(harder["margin"], 3.0)[0] > 1 >= margin_radii(harder["margin"], 3.0)[1]
     # Equal errors below the bound: multipliers decay to zero and stay.
     s = {name: vector(0.2, 0.1, 0, 0, 0) for name in ("natural", "boundary", "margin")}
     for _ in range(60):
@@ -176,9 +176,9 @@ def test_frl_one_update_by_hand_and_the_signs_of_its_multipliers() -> None:
 def test_frl_enlarges_radii_and_takes_one_step_for_all() -> None:
     _, y, _ = batch()
     state = {**FRL().init(N), "margin": vector(1.0, 0, 0, 0, 0)}
-    wide = armed(TRADES(ON_KL), ((FRL(margin_rate=0.2, step_of_largest=True), state),), y).attack
+    wide = apply_radii(TRADES(ON_KL), ((FRL(margin_rate=0.2, step_of_largest=True), state),), y).attack
     assert torch.allclose(wide.ball.eps, torch.where(y == 0, 0.3, 0.1).double()) and wide.step == pytest.approx(0.075)
-    assert armed(TRADES(ON_KL), ((FRL(), state),), y).attack is ON_KL
+    assert apply_radii(TRADES(ON_KL), ((FRL(), state),), y).attack is ON_KL
 
 
 def test_g10_cfa_margins_and_regularisation() -> None:
@@ -186,7 +186,7 @@ def test_g10_cfa_margins_and_regularisation() -> None:
     s = policy.update(policy.init(N), seen_with((0.5, 0.0, 1.0, 0.5, 0.5)))
     assert s["radius"].tolist() == pytest.approx([1.0, 0.5, 1.5, 1.0, 1.0])
     one = Terms(torch.ones(B).double(), None, torch.zeros(B, K).double(), torch.ones(B).double(), 6.0)
-    terms = policy.weigh(one, torch.zeros(B, dtype=torch.int64), s)
+    terms = policy.terms(one, torch.zeros(B, dtype=torch.int64), s)
     assert (terms.beta * terms.divergence).tolist() == pytest.approx([6 / 7] * B)
     assert terms.per_example.tolist() == pytest.approx([1.0] * B)  # 1/(1+β_y) + β_y/(1+β_y)
 
@@ -205,9 +205,9 @@ def test_cfa_moves_radii_towards_easy_classes() -> None:
     _, y, _ = batch()
     policy = CFA()
     s = policy.update(policy.init(N), seen_with((0.9, 0.1, 0.5, 0.5, 0.5)))
-    eps = armed(PGDAT(ON_CE), ((policy, s),), y).attack.ball.eps
+    eps = apply_radii(PGDAT(ON_CE), ((policy, s),), y).attack.ball.eps
     assert torch.allclose(eps[y == 0], vector(0.14)) and torch.allclose(eps[y == 1], vector(0.06))
-    assert armed(Standard(), ((policy, s),), y) == Standard()
+    assert apply_radii(Standard(), ((policy, s),), y) == Standard()
 
 
 def dafa_slowly(p: np.ndarray, scale: float) -> list[float]:
@@ -241,7 +241,7 @@ def test_dafa_waits_for_its_warm_up_and_then_stays() -> None:
     assert s["weight"].tolist() == pytest.approx(dafa_slowly(sums.numpy(), 1.0))
     assert policy.update(s, replace(early, number=6)) is s
     _, y, _ = batch()
-    attack = armed(TRADES(ON_KL), ((policy, s),), y).attack
+    attack = apply_radii(TRADES(ON_KL), ((policy, s),), y).attack
     assert torch.allclose(attack.ball.eps, 0.1 * s["weight"][y]) and torch.allclose(attack.step, 0.05 * s["weight"][y])
     model = fresh()
     ours, plain = under(TRADES(ON_KL), replace(policy, scale=0.0), model, dict(s)), None

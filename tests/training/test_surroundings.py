@@ -86,7 +86,7 @@ def test_awp_of_zero_is_the_method_and_its_gradient_falls_on_the_weights() -> No
     before = [p.detach().clone() for p in model.parameters()]
     x, y, noise = batch()
     objective = TRADES(ON_KL)
-    crafted = objective.crafted(model, x, y, noise)
+    crafted = objective.craft(model, x, y, noise)
 
     def loss(at: torch.nn.Module) -> torch.Tensor:
         return objective.loss(at, x, y, crafted).per_example.mean()
@@ -213,7 +213,7 @@ def test_an_l2_method_is_the_same_method_in_another_ball() -> None:
     made = METHODS["pgd-at"].make(L2(0.5), 0.1, 3)
     model = fresh()
     x, y, noise = batch()
-    x_adv = made.crafted(model, x, y, noise)
+    x_adv = made.craft(model, x, y, noise)
     assert ((x_adv - x).flatten(1).norm(dim=1) <= 0.5 + 1e-9).all()
     assert made.attack == PGD(L2(0.5), PGD().goal, 0.1, 3)
     assert agree(gradient(terms_of(made, model), model), gradient(terms_of(PGDAT(made.attack), model), model))

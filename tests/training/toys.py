@@ -11,7 +11,7 @@ from leastwise.core.noise import Noise
 from leastwise.data.dataset import Dataset
 from leastwise.models.classifier import Classifier, inference
 from leastwise.models.zoo.registry import build
-from leastwise.training.base import Objective, Policy, Terms, armed, weighed
+from leastwise.training.base import Objective, Policy, Terms, apply_radii, apply_terms
 from tests.conftest import SHAPE, B, K
 
 ON_KL = PGD(Linf(0.1), KL(), step=0.05, steps=2, start=Gaussian(0.001))
@@ -33,7 +33,7 @@ def batch(n: int = B, k: int = K, seed: int = 1) -> tuple[torch.Tensor, torch.Te
 def terms_of(objective: Objective, model: nn.Module, n: int = B) -> Terms:
     x, y, noise = batch(n)
     with inference(model):
-        crafted = objective.crafted(model, x, y, noise)
+        crafted = objective.craft(model, x, y, noise)
     return objective.loss(model, x, y, crafted)
 
 
@@ -43,10 +43,10 @@ def under(
     """The loss of a batch under one policy; `state` replaces parts of its first state."""
     x, y, noise = batch()
     s = {**policy.init(torch.bincount(y, minlength=K)), **(state or {})}
-    ready = armed(objective, ((policy, s),), y)
+    ready = apply_radii(objective, ((policy, s),), y)
     with inference(model):
-        crafted = ready.crafted(model, x, y, noise)
-    return weighed(ready.loss(model, x, y, crafted), ((policy, s),), y)
+        crafted = ready.craft(model, x, y, noise)
+    return apply_terms(ready.loss(model, x, y, crafted), ((policy, s),), y)
 
 
 def gradient(terms: Terms, model: nn.Module) -> LossAndGradient:

@@ -36,7 +36,7 @@ def training(t: Trained) -> Training:
         augmentation(t.augment),
         parts[t.average] if t.average else None,
     )
-    return replace(found, validation=validation(t, found.validates))
+    return replace(found, validation=validation(t, found.needs_validation))
 
 
 def objective(t: Trained) -> Objective:

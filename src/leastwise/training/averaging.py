@@ -5,30 +5,34 @@ BatchNorm's running statistics are averaged with the weights (as in CFA's code),
 """
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol, runtime_checkable
+from typing import ClassVar, Literal
 
+from leastwise.core.contract import Contract
 from leastwise.training.base import Epoch
 
 Every = Literal["epoch", "step"]
 
 
-@runtime_checkable
-class Averaging(Protocol):
-    @property
-    def every(self) -> Every: ...
+class Averaging(Contract):
+    """How the average of the weights follows the training."""
 
+    every: Every = "epoch"  # after which it may move
+    fresh_statistics: ClassVar[bool] = False  # whether BatchNorm's statistics are measured anew with it
+    needs_validation: ClassVar[bool] = False  # images; without them a training is refused
+
+    @abstractmethod
     def share(self, count: int, progress: float, tails: tuple[float, ...]) -> float | None:
         """How far the average goes towards the present weights; None: it stays.
 
         `count` is how often it moved before, `progress` the share of the training that is done, and `tails` the worst
         tenth of the classes after each epoch so far (see `tail`).
         """
-        ...
 
 
 @dataclass(frozen=True)
-class EMA:
+class EMA(Averaging):
     """θ̄ = decay · θ̄ + (1 - decay) · θ after every epoch (or step), from the share `start` of the training on."""
 
     recipe_name: ClassVar[str] = "EMA"
@@ -36,14 +40,13 @@ class EMA:
     decay: float = 0.85
     start: float = 0.25
     every: Every = "epoch"
-    fresh_statistics: ClassVar[bool] = False
 
     def share(self, count: int, progress: float, tails: tuple[float, ...]) -> float | None:
         return None if progress < self.start else 1 - self.decay if count else 1.0
 
 
 @dataclass(frozen=True)
-class SWA:
+class SWA(Averaging):
     """The plain mean of the weights after every epoch from `start` on (Izmailov et al., UAI 2018)."""
 
     recipe_name: ClassVar[str] = "SWA"
@@ -57,7 +60,7 @@ class SWA:
 
 
 @dataclass(frozen=True)
-class FAWA:
+class FAWA(Averaging):
     """EMA that skips epochs after which the worst class does badly on the validation images (Wei et al., CVPR 2023).
 
     The paper has `threshold` 0.2 and begins at epoch 50 of 200; its code 0.24 from the start, decay 0.88. With 100
@@ -70,9 +73,7 @@ class FAWA:
     decay: float = 0.85
     threshold: float | None = None
     start: float = 0.25
-    every: ClassVar[Every] = "epoch"
-    fresh_statistics: ClassVar[bool] = False
-    validates: ClassVar[bool] = True
+    needs_validation: ClassVar[bool] = True
 
     def share(self, count: int, progress: float, tails: tuple[float, ...]) -> float | None:
         bound = median(tails) if self.threshold is None else self.threshold

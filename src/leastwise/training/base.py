@@ -5,15 +5,17 @@ two parts. A `Policy` (CFA, DAFA, …) remembers something about each class and 
 compose: a training has one objective and any number of policies.
 """
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from leastwise.attacks.pgd import PGD
+from leastwise.core.contract import Contract
 from leastwise.core.counts import Tally
 from leastwise.core.losses import entropy
 from leastwise.core.noise import Noise
@@ -49,20 +51,18 @@ class Terms(NamedTuple):
         return self._replace(label=label * self.label, divergence=other)
 
 
-@runtime_checkable
-class Objective(Protocol):
-    @property
-    def attack(self) -> PGD | None:
-        """The inner attack, whose radius policies may change class by class; None for a method without one."""
-        ...
+class Objective(Contract):
+    """What is crafted from a batch, and what each example's loss is. An objective has no memory."""
 
-    def crafted(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Any:
+    attack: PGD | None = None  # whose radius policies may change class by class; None for a method without one
+
+    @abstractmethod
+    def craft(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Any:
         """What the loss needs besides the batch, such as x'. The model is in the mode that attacks use."""
-        ...
 
+    @abstractmethod
     def loss(self, model: nn.Module, x: Images, y: Labels, crafted: Any) -> Terms:
-        """One training batch. The model is in train mode, and every forward pass is written out."""
-        ...
+        """The loss of one training batch. The model is in train mode, and every forward pass is written out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,48 +165,66 @@ class Epoch:
         return self.valid if self.averaged is None else self.averaged
 
 
-@runtime_checkable
-class Policy(Protocol):
-    """How classes are treated differently. Two functions everyone has; three more for what a policy changes:
+class Policy(Contract):
+    """How classes are treated differently: what is remembered of each class, and what follows from it.
 
-    `attack(attack, y, s) -> PGD`: radii and steps; `weigh(terms, y, s) -> Terms`: weights and further terms;
-    `sampling(s) -> PerClass`: how often each class is drawn, in proportion. A policy that says `validates = True` needs
-    validation images, `looks_first = True` a look at them before the first epoch, `valid_loss = True` their losses.
+    A policy overrides the hooks it needs and leaves the others, which change nothing. State goes in and comes out; the
+    policy itself is a frozen value.
     """
+
+    needs_validation: ClassVar[bool] = False  # images; without them a training is refused
+    needs_first_look: ClassVar[bool] = False  # an update from the validation images before the first epoch
+    needs_validation_loss: ClassVar[bool] = False  # the method's own losses on them, not cross-entropies
 
     def init(self, n: Counts) -> State:
         """The state before the first epoch, from the number of training images of each class."""
-        ...
+        return {}
 
     def update(self, s: State, seen: Epoch) -> State:
         """The state for the next epoch."""
-        ...
+        return s
+
+    def radii(self, attack: PGD, y: Labels, s: State) -> PGD:
+        """The attack with the radii, and steps, that the classes of a batch get."""
+        return attack
+
+    def weights(self, s: State) -> PerClass | None:
+        """What the whole loss of an example is multiplied by, class by class; None for nothing."""
+        return None
+
+    def terms(self, terms: Terms, y: Labels, s: State) -> Terms:
+        """The loss of a batch as this policy has it; overridden where parts are weighed differently, or terms added."""
+        weights = self.weights(s)
+        return terms if weights is None else weigh_classes(terms, weights, y)
+
+    def sampling(self, s: State) -> PerClass | None:
+        """How often each class is drawn, in proportion; None for every image once."""
+        return None
 
 
-Pairs = Sequence[tuple[Policy, State]]
+PolicyStates = Sequence[tuple[Policy, State]]
 
 
-def armed(objective: Objective, policies: Pairs, y: Labels) -> Objective:
-    """The objective with the radii that the policies give this batch."""
+def apply_radii(objective: Objective, policies: PolicyStates, y: Labels) -> Objective:
+    """The objective with the radii that the policies give this batch, one after the other."""
     attack = objective.attack
     if attack is None:
         return objective
     for policy, s in policies:
-        if hasattr(policy, "attack"):
-            attack = policy.attack(attack, y, s)
+        attack = policy.radii(attack, y, s)
     return objective if attack is objective.attack else replace(objective, attack=attack)  # type: ignore[type-var]
 
 
-def weighed(terms: Terms, policies: Pairs, y: Labels) -> Terms:
+def apply_terms(terms: Terms, policies: PolicyStates, y: Labels) -> Terms:
+    """The loss of a batch after the policies changed it, one after the other."""
     for policy, s in policies:
-        if hasattr(policy, "weigh"):
-            terms = policy.weigh(terms, y, s)
+        terms = policy.terms(terms, y, s)
     return terms
 
 
-def drawn(policies: Pairs) -> PerClass | None:
-    """How often each class is drawn, in proportion; None for every image once."""
-    shares = [policy.sampling(s) for policy, s in policies if hasattr(policy, "sampling")]
+def class_shares(policies: PolicyStates) -> PerClass | None:
+    """How often each class is drawn under all policies, in proportion; None for every image once."""
+    shares = [share for policy, s in policies if (share := policy.sampling(s)) is not None]
     return torch.stack(shares).prod(dim=0) if shares else None
 
 
@@ -215,6 +233,12 @@ def per_example(value: PerClass, y: Labels, like: Tensor) -> PerExample:
     return value.to(like.device, like.dtype)[y]
 
 
-def scaled(attack: PGD, radius: PerExample, step: PerExample | None = None) -> PGD:
+def weigh_classes(terms: Terms, weight: PerClass, y: Labels) -> Terms:
+    """Both parts of the loss times the weight of the example's class. Nothing is divided by the sum of weights."""
+    w = per_example(weight, y, terms.label)
+    return terms.weighted(w, w)
+
+
+def scale_attack(attack: PGD, radius: PerExample, step: PerExample | None = None) -> PGD:
     """The attack with its radius, and its step if that is given too, times a factor per example."""
     return attack.at(radius * attack.ball.eps, None if step is None else step * attack.step)

@@ -14,7 +14,7 @@ from leastwise.training.distributed import Ranks
 EXTRA_IDS = 1 << 40  # added to the ids of pseudo-labelled images, so that none is met twice
 
 
-class Piece(NamedTuple):
+class BatchPlan(NamedTuple):
     """A batch by positions: in the labelled data, in the pseudo-labelled data, and the ids that noise belongs to."""
 
     rows: "np.ndarray"
@@ -25,10 +25,10 @@ class Piece(NamedTuple):
     def size(self) -> int:
         return len(self.rows) + len(self.extra)
 
-    def part(self, ranks: Ranks) -> "Piece":
+    def part(self, ranks: Ranks) -> "BatchPlan":
         rows, extra = ranks.mine(self.rows), ranks.mine(self.extra)
         labelled, others = np.split(self.noise_ids, [len(self.rows)])
-        return Piece(rows, extra, np.concatenate([ranks.mine(labelled), ranks.mine(others)]))
+        return BatchPlan(rows, extra, np.concatenate([ranks.mine(labelled), ranks.mine(others)]))
 
     def images(self, data: Dataset, extra: Dataset | None) -> Batch:
         known = data.batch(self.rows)
@@ -40,21 +40,22 @@ class Piece(NamedTuple):
         return Batch(x, y, ids)
 
 
-def pieces(
+def plan_batches(
     data: Dataset,
-    extra: Dataset | None,
     batch_size: int,
-    extra_share: float,
-    shares: PerClass | None,
-    seed: int,
-    epoch: int,
-) -> list[Piece]:
+    *,
+    extra: Dataset | None = None,
+    extra_share: float = 0.0,
+    shares: PerClass | None = None,
+    seed: int = 0,
+    epoch: int = 0,
+) -> list[BatchPlan]:
     """Every image once in random order; or, with `shares`, as many draws, each class in proportion to its share."""
     if shares is None:
         order = shuffled(torch.from_numpy(data.ids), seed, "shuffle", epoch).numpy()
         noise_ids = data.ids[order]
     else:
-        order = drawn_rows(data, shares, seed, epoch)
+        order = draw_rows(data, shares, seed, epoch)
         noise_ids = np.arange(len(order))  # an image may come twice, and then differs in its noise
     labelled = batch_size if extra is None else max(1, round(batch_size * (1 - extra_share)))
     # Even batches: a short last one would weigh its examples more, and BatchNorm cannot see just one.
@@ -68,11 +69,11 @@ def pieces(
     found = []
     for some, other, names in zip(rows, more, ids, strict=True):
         extra_ids = extra.ids[other] + EXTRA_IDS if extra is not None else other
-        found.append(Piece(some, other, np.concatenate([names, extra_ids])))
+        found.append(BatchPlan(some, other, np.concatenate([names, extra_ids])))
     return found
 
 
-def drawn_rows(data: Dataset, shares: PerClass, seed: int, epoch: int) -> "np.ndarray":
+def draw_rows(data: Dataset, shares: PerClass, seed: int, epoch: int) -> "np.ndarray":
     """Draws with replacement: a class by its share, then any of its images."""
     present = data.counts > 0
     weight = np.where(present, shares.cpu().double().numpy(), 0)

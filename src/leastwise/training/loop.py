@@ -17,8 +17,18 @@ from leastwise.models.classifier import Classifier, inference
 from leastwise.models.fast.prepare import ORIGINAL, Form, Prepared, prepare
 from leastwise.models.zoo.layers import clip_gates
 from leastwise.training.averaging import tail
-from leastwise.training.base import Epoch, Seen, State, Terms, armed, drawn, weighed
-from leastwise.training.batches import Piece, pieces
+from leastwise.training.base import (
+    Epoch,
+    Objective,
+    PolicyStates,
+    Seen,
+    State,
+    Terms,
+    apply_radii,
+    apply_terms,
+    class_shares,
+)
+from leastwise.training.batches import BatchPlan, plan_batches
 from leastwise.training.distributed import ALONE, Ranks
 from leastwise.training.recipe import Training
 from leastwise.training.validate import measured
@@ -84,7 +94,7 @@ def fit(
         raise ValueError("there is nothing to train on: the data set has no examples")
     if valid is None and (held := training.validation.images(data)):
         data, valid = data.split(held, training.seed)
-    if training.validates and valid is None:
+    if training.needs_validation and valid is None:
         raise ValueError("this recipe follows the validation accuracy: give validation images per class, 1 or more")
     loop = Loop(
         model=model.to(device), data=data, training=training, device=device, watch=watch, valid=valid, test=test,
@@ -111,7 +121,7 @@ class Loop:
 
     def __post_init__(self) -> None:
         self.dtype = next(self.model.parameters()).dtype
-        self.optimiser = self.training.optimiser.over(self.model, self.training.schedule.rate(0.0))
+        self.optimiser = self.training.optimiser.make(self.model, self.training.schedule.rate(0.0))
         self.twin = self.prepared()
         self.average: dict[str, Tensor] | None = None
         self.averaged = 0
@@ -130,10 +140,10 @@ class Loop:
         """Before the first step; policies that fine-tune a network look at it first."""
         n = torch.from_numpy(self.data.counts)
         states = tuple(policy.init(n) for policy in self.training.policies)
-        if any(getattr(policy, "looks_first", False) for policy in self.training.policies):
+        if any(policy.needs_first_look for policy in self.training.policies):
             look = Epoch(0, self.training.epochs, 0.0, Seen.empty(self.data.k), self.validated())
             states = tuple(
-                policy.update(s, look) if getattr(policy, "looks_first", False) else s
+                policy.update(s, look) if policy.needs_first_look else s
                 for policy, s in zip(self.training.policies, states, strict=True)
             )
         return Snapshot(None, 0, 0, Seen.empty(self.data.k), states, self.optimiser_state(), None, 0, ())
@@ -142,9 +152,10 @@ class Loop:
         """The rest of an epoch; a snapshot at its end, and wherever a pause was asked for."""
         training, number = self.training, begin.finished
         policies = tuple(zip(training.policies, begin.states, strict=True))
-        batches = pieces(
-            self.data, self.extra, training.batch_size, training.extra_share, drawn(policies), training.seed, number
-        )
+        batches = plan_batches(
+            self.data, training.batch_size, extra=self.extra, extra_share=training.extra_share,
+            shares=class_shares(policies), seed=training.seed, epoch=number,
+        )  # fmt: skip
         if min(piece.size for piece in batches) < self.ranks.size:
             raise ValueError(f"batches need at least one image for each of {self.ranks.size} processes: enlarge them")
         seen, rate, total = begin.partial, 0.0, training.epochs * len(batches)
@@ -168,7 +179,7 @@ class Loop:
         """Validate, average, and let the policies learn from the epoch."""
         training, number = self.training, begin.finished + 1
         seen = Epoch(number, training.epochs, rate, train, states=begin.states)
-        looks = number % training.validation.every == 0 or number == training.epochs or training.validates
+        looks = number % training.validation.every == 0 or number == training.epochs or training.needs_validation
         if self.valid is not None and looks:
             seen = replace(seen, valid=self.validated())
         tails = begin.tails if seen.valid is None else (*begin.tails, tail(seen))
@@ -177,7 +188,7 @@ class Loop:
                 self.move_average(number / training.epochs, tails)
             if self.average is not None:
                 with self.weights(self.average):
-                    if getattr(training.averaging, "fresh_statistics", False):
+                    if training.averaging.fresh_statistics:
                         self.measure_statistics()
                         self.average = {name: value.clone() for name, value in self.model.state_dict().items()}
                     if seen.valid is not None:
@@ -192,7 +203,7 @@ class Loop:
         )
 
     def step(
-        self, whole: Piece, policies: Any, rate: float, epoch: int, number: int, progress: float
+        self, whole: BatchPlan, policies: PolicyStates, rate: float, epoch: int, number: int, progress: float
     ) -> tuple[Seen, float]:
         """One update of the weights: what it saw of the labelled images, and the mean loss of this process."""
         piece = whole.part(self.ranks)
@@ -201,12 +212,12 @@ class Loop:
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group["factor"]
         x = self.training.augment(x, noise.fork("augment")).to(self.dtype)
-        objective = armed(self.training.objective, policies, y)
+        objective = apply_radii(self.training.objective, policies, y)
         with self.cast():
-            crafted = self.crafted(objective, x, y, noise)
+            crafted = self.craft(objective, x, y, noise)
 
             def loss(model: nn.Module) -> Terms:
-                return weighed(objective.loss(model, x, y, crafted), policies, y)
+                return apply_terms(objective.loss(model, x, y, crafted), policies, y)
 
             awp = self.training.awp
             if awp is not None and progress >= awp.warmup:
@@ -229,14 +240,14 @@ class Loop:
         self.ranks.average_statistics(self.model)
         return Seen.of(first_rows(terms, len(piece.rows)), y[: len(piece.rows)], self.data.k), mean.item()
 
-    def crafted(self, objective: Any, x: Tensor, y: Tensor, noise: Noise) -> Any:
+    def craft(self, objective: Objective, x: Tensor, y: Tensor, noise: Noise) -> Any:
         if objective.attack is None or self.training.craft == "train":
-            return objective.crafted(self.model, x, y, noise)
+            return objective.craft(self.model, x, y, noise)
         if self.twin is not None:
             self.twin.refresh()
-            return objective.crafted(self.twin.model, x, y, noise)
+            return objective.craft(self.twin.model, x, y, noise)
         with inference(self.model):
-            return objective.crafted(self.model, x, y, noise)
+            return objective.craft(self.model, x, y, noise)
 
     def prepared(self) -> Prepared | None:
         """A copy of the network for attacks, in a faster form, which follows the weights; None to use it itself."""
@@ -254,7 +265,7 @@ class Loop:
         training = self.training
         if self.twin is not None:
             self.twin.refresh()
-        losses = any(getattr(policy, "valid_loss", False) for policy in training.policies)
+        losses = any(policy.needs_validation_loss for policy in training.policies)
         return measured(
             self.model,
             data,
@@ -296,7 +307,7 @@ class Loop:
     @torch.no_grad()
     def measure_statistics(self) -> None:
         """BatchNorm's running statistics with the present weights, over the training images as they are."""
-        norms = [m for m in self.model.modules() if hasattr(m, "running_mean") and hasattr(m, "momentum")]
+        norms = [m for m in self.model.modules() if keeps_running_mean(m)]
         momenta = [norm.momentum for norm in norms]
         self.model.train()
         for count, positions in enumerate(np.array_split(np.arange(len(self.data)), -(-len(self.data) // 250)), 1):
@@ -312,6 +323,11 @@ class Loop:
 
     def optimiser_state(self) -> dict[str, Any]:
         return copy.deepcopy(self.optimiser.state_dict())
+
+
+def keeps_running_mean(module: nn.Module) -> bool:
+    """Whether a layer follows the mean of its inputs by a momentum, as BatchNorm does and layers written after it."""
+    return "momentum" in vars(module) and any(name == "running_mean" for name, _ in module.named_buffers(recurse=False))
 
 
 def clone(weights: Mapping[str, Tensor] | None) -> dict[str, Tensor] | None:

@@ -1,13 +1,15 @@
 """Everything that determines a training run besides the network and the data, as one value."""
 
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol, runtime_checkable
+from typing import ClassVar, Literal
 
 import torch
 from torch import nn
 
 from leastwise.attacks.goals import CE
 from leastwise.attacks.pgd import PGD, Uniform
+from leastwise.core.contract import Contract
 from leastwise.data.augment.crops import Augment, Chain
 from leastwise.data.dataset import Dataset
 from leastwise.models.zoo.layers import gate_parameters
@@ -23,26 +25,29 @@ MOST_IMAGES = 100  # of a class, for validation: 2 % of CIFAR-10 (CFA)
 GATE_RATE = 10.0  # times the learning rate, for the gates of batch-instance normalisation (Nam and Kim's code)
 
 
-@runtime_checkable
-class Optimiser(Protocol):
-    def over(self, model: nn.Module, rate: float) -> torch.optim.Optimizer: ...
+class Optimiser(Contract):
+    """What turns gradients into steps, as a value; torch's own object is made for one network."""
+
+    @abstractmethod
+    def make(self, model: nn.Module, rate: float) -> torch.optim.Optimizer:
+        """torch's optimiser of the network's parameters, at the rate of the first step."""
 
 
 @dataclass(frozen=True)
-class SGD:
+class SGD(Optimiser):
     recipe_name: ClassVar[str] = "SGD"
 
     momentum: float = 0.9
     nesterov: bool = True
     weight_decay: float = 5e-4
 
-    def over(self, model: nn.Module, rate: float) -> torch.optim.Optimizer:
+    def make(self, model: nn.Module, rate: float) -> torch.optim.Optimizer:
         nesterov = self.nesterov and self.momentum > 0
         return torch.optim.SGD(groups(model, self.weight_decay), lr=rate, momentum=self.momentum, nesterov=nesterov)
 
 
 @dataclass(frozen=True)
-class Adam:
+class Adam(Optimiser):
     """With decoupled weight decay."""
 
     recipe_name: ClassVar[str] = "Adam"
@@ -51,7 +56,7 @@ class Adam:
     beta2: float = 0.999
     weight_decay: float = 5e-4
 
-    def over(self, model: nn.Module, rate: float) -> torch.optim.Optimizer:
+    def make(self, model: nn.Module, rate: float) -> torch.optim.Optimizer:
         return torch.optim.AdamW(groups(model, self.weight_decay), lr=rate, betas=(self.beta1, self.beta2))
 
 
@@ -150,6 +155,7 @@ class Training:
             raise ValueError(f"the share of pseudo-labelled images must be 0 or more and below 1: {self.extra_share}")
 
     @property
-    def validates(self) -> bool:
+    def needs_validation(self) -> bool:
         """Whether something in it cannot do without validation images."""
-        return any(getattr(part, "validates", False) for part in (*self.policies, self.averaging))
+        averaging = self.averaging is not None and self.averaging.needs_validation
+        return averaging or any(policy.needs_validation for policy in self.policies)

@@ -1,18 +1,24 @@
 """Learning rates as functions of progress: 0 at the first step, 1 after the last."""
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar
+
+from leastwise.core.contract import Contract
 
 
-@runtime_checkable
-class Schedule(Protocol):
-    def rate(self, progress: float) -> float: ...
+class Schedule(Contract):
+    """The learning rate as a function of progress."""
+
+    @abstractmethod
+    def rate(self, progress: float) -> float:
+        """The rate at a share of the training, between 0 and 1."""
 
 
 @dataclass(frozen=True)
-class Constant:
+class Constant(Schedule):
     """The same rate throughout."""
 
     recipe_name: ClassVar[str] = "Constant"
@@ -27,7 +33,7 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class OneCycle:
+class OneCycle(Schedule):
     """Linear up to the peak, then linear down to zero (Smith 2018); the cyclic schedule of fast AT with one cycle."""
 
     recipe_name: ClassVar[str] = "OneCycle"
@@ -46,7 +52,7 @@ class OneCycle:
 
 
 @dataclass(frozen=True)
-class Cyclic:
+class Cyclic(Schedule):
     """Triangles between `low` and `peak`, `cycles` of them."""
 
     recipe_name: ClassVar[str] = "Cyclic"
@@ -66,7 +72,7 @@ class Cyclic:
 
 
 @dataclass(frozen=True)
-class Cosine:
+class Cosine(Schedule):
     """Half a cosine from the peak down to zero."""
 
     recipe_name: ClassVar[str] = "Cosine"
@@ -81,7 +87,7 @@ class Cosine:
 
 
 @dataclass(frozen=True)
-class Steps:
+class Steps(Schedule):
     """The rate is divided by `factor` at each of some shares of the training: (0.5, 0.75) is 100 and 150 of 200."""
 
     recipe_name: ClassVar[str] = "Steps"
@@ -100,7 +106,7 @@ class Steps:
 
 
 @dataclass(frozen=True)
-class Piecewise:
+class Piecewise(Schedule):
     """Straight lines between (share of the training, rate)."""
 
     recipe_name: ClassVar[str] = "Piecewise"

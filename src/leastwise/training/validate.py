@@ -63,6 +63,6 @@ def asked(model: nn.Module, x: Images, y: Labels, noise: Noise, attack: PGD | No
 def with_losses(
     terms: Terms, objective: Objective, model: nn.Module, crafted_on: nn.Module, x: Images, y: Labels, noise: Noise
 ) -> Terms:
-    crafted = objective.crafted(crafted_on, x, y, noise.fork("loss"))
+    crafted = objective.craft(crafted_on, x, y, noise.fork("loss"))
     with torch.no_grad():
         return terms._replace(label=objective.loss(model, x, y, crafted).per_example)

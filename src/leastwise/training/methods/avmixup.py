@@ -10,11 +10,11 @@ from leastwise.core.losses import soft_ce
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, PerExample
 from leastwise.data.augment.avmixup import mix_at
-from leastwise.training.base import Terms
+from leastwise.training.base import Objective, Terms
 
 
 @dataclass(frozen=True)
-class AVmixup:
+class AVmixup(Objective):
     """L = soft CE(f(x̂), ŷ) on the line from x to a vertex gamma times as far as x' (`leastwise.data.augment.avmixup`).
 
     `clean` and `vertex` are the paper's lambda_1 and lambda_2: how much of the soft label is on the class at either
@@ -28,7 +28,7 @@ class AVmixup:
     clean: float = 1.0
     vertex: float = 0.1
 
-    def crafted(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> tuple[Images, PerExample]:
+    def craft(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> tuple[Images, PerExample]:
         """x' and where on the line each example lies."""
         return self.attack.perturb(model, x, y, noise), noise.fork("mix").fork("alpha").uniform((), x.dtype)
 

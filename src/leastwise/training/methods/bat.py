@@ -11,12 +11,12 @@ from leastwise.attacks.pgd import PGD, climb, open_front
 from leastwise.core.losses import ce, entropy, kl
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Logits, PerExample
-from leastwise.training.base import Terms
+from leastwise.training.base import Objective, Terms
 from leastwise.training.methods.trades import KL_PGD
 
 
 @dataclass(frozen=True)
-class BAT:
+class BAT(Objective):
     """L = CE(x_lc, y) + beta · KL(p(x) || p(x_fa)) + KL(p(x_lc) || u) + KL(p(x_fa) || u).
 
     On one run of KL-PGD, x_lc is the last point before the first mistake (the image, if the start is one) and x_fa the
@@ -31,7 +31,7 @@ class BAT:
     uniform: float = 1.0
     patience: int = 1
 
-    def crafted(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> tuple[Images, Images]:
+    def craft(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> tuple[Images, Images]:
         front = open_front(self.attack, model, x, y, noise)
         last_right, after, previous = front.at, front.at, x
         since = torch.full_like(y, -1)  # steps since the first mistake

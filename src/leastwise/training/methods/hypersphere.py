@@ -11,7 +11,7 @@ from leastwise.attacks.pgd import PGD
 from leastwise.core.losses import ce, kl
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Logits, PerExample
-from leastwise.training.base import Terms
+from leastwise.training.base import Objective, Terms
 
 ROUNDING = 1e-3
 
@@ -28,7 +28,7 @@ class Times(nn.Module):
 
 
 @dataclass(frozen=True)
-class HE:
+class HE(Objective):
     """L = margin CE(x') (PGD-HE), or margin CE(x) + beta · KL(s·cos θ(x) || s·cos θ(x')) (TRADES-HE, beta > 0).
 
     margin CE = -log e^{s(cos θ_y - m)} / (e^{s(cos θ_y - m)} + sum_{j != y} e^{s cos θ_j}). It needs a network with a
@@ -46,7 +46,7 @@ class HE:
         if self.beta and not isinstance(self.attack.goal, KL):
             raise ValueError("TRADES-HE climbs the KL divergence: give its attack goal=KL()")
 
-    def crafted(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Images:
+    def craft(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Images:
         return self.attack.perturb(Times(model, self.scale), x, y, noise)
 
     def loss(self, model: nn.Module, x: Images, y: Labels, crafted: Images) -> Terms:

@@ -10,11 +10,11 @@ from leastwise.attacks.pgd import PGD, Gaussian
 from leastwise.core.losses import ce, kl, other_logits
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Logits, PerExample
-from leastwise.training.base import Terms
+from leastwise.training.base import Objective, Terms
 
 
 @dataclass(frozen=True)
-class MART:
+class MART(Objective):
     """L = BCE(p(x'), y) + beta · KL(p(x) || p(x')) · (1 - p_y(x)), BCE = -log p_y - log(1 - max_{j != y} p_j).
 
     x' is from PGD on the cross-entropy from a Gaussian start. Neither the clean branch nor the weight is detached. The
@@ -27,7 +27,7 @@ class MART:
     attack: PGD = PGD(start=Gaussian(0.001))
     beta: float = 5.0
 
-    def crafted(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Images:
+    def craft(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Images:
         return self.attack.perturb(model, x, y, noise)
 
     def loss(self, model: nn.Module, x: Images, y: Labels, crafted: Images) -> Terms:

@@ -9,12 +9,12 @@ from leastwise.attacks.pgd import PGD
 from leastwise.core.losses import SmoothingConvention
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels
-from leastwise.training.base import Terms
+from leastwise.training.base import Objective, Terms
 from leastwise.training.methods.standard import bonus, check_smoothing, label_loss
 
 
 @dataclass(frozen=True)
-class PGDAT:
+class PGDAT(Objective):
     """L = CE(f(x'), y) - entropy · H(p(x')) with x' from PGD on the cross-entropy.
 
     FGSM-RS is one step of 1.25 eps from a uniform start (Wong et al., ICLR 2020); friendly AT an attack that stops
@@ -32,7 +32,7 @@ class PGDAT:
     def __post_init__(self) -> None:
         check_smoothing(self.smoothing)
 
-    def crafted(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Images:
+    def craft(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Images:
         return self.attack.perturb(model, x, y, noise)
 
     def loss(self, model: nn.Module, x: Images, y: Labels, crafted: Images) -> Terms:

@@ -12,11 +12,11 @@ from leastwise.attacks.pgd import PGD
 from leastwise.core.losses import ce
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Mask
-from leastwise.training.base import Terms
+from leastwise.training.base import Objective, Terms
 
 
 @dataclass(frozen=True)
-class SingleClassAT:
+class SingleClassAT(Objective):
     """L = CE(f(x'), y) where x' is attacked for examples of `classes` and clean for the others.
 
     No class: standard training; all of them: PGD-AT.
@@ -27,7 +27,7 @@ class SingleClassAT:
     attack: PGD = PGD()
     classes: tuple[int, ...] = (0,)
 
-    def crafted(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Images:
+    def craft(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Images:
         chosen = torch.isin(y, torch.tensor(self.classes, dtype=y.dtype, device=y.device))
         return some_attacked(self.attack, model, x, y, noise, chosen)
 
@@ -37,7 +37,7 @@ class SingleClassAT:
 
 
 @dataclass(frozen=True)
-class TargetedAT:
+class TargetedAT(Objective):
     """L = CE(f(x'), y) where x' goes towards class `target` for every example that is not of it.
 
     Benz et al. propose it without a formula; this one is ours.
@@ -48,7 +48,7 @@ class TargetedAT:
     attack: PGD = PGD()
     target: int = 0
 
-    def crafted(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Images:
+    def craft(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Images:
         attack = replace(self.attack, goal=Toward(self.target))
         return some_attacked(attack, model, x, y, noise, y != self.target)
 

@@ -5,15 +5,14 @@ from typing import ClassVar
 
 from torch import nn
 
-from leastwise.attacks.pgd import PGD
 from leastwise.core.losses import SmoothingConvention, ce, entropy, smooth, soft_ce
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Logits, PerExample
-from leastwise.training.base import Terms
+from leastwise.training.base import Objective, Terms
 
 
 @dataclass(frozen=True)
-class Standard:
+class Standard(Objective):
     """L = CE(f(x), y) - entropy · H(p(x)), the label smoothed by `smoothing`.
 
     Maximum entropy (Pereyra et al. 2017) has a positive `entropy`. Smoothing has two conventions: "all"
@@ -25,12 +24,11 @@ class Standard:
     smoothing: float = 0.0
     convention: SmoothingConvention = "all"
     entropy: float = 0.0
-    attack: ClassVar[PGD | None] = None
 
     def __post_init__(self) -> None:
         check_smoothing(self.smoothing)
 
-    def crafted(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> None:
+    def craft(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> None:
         return None
 
     def loss(self, model: nn.Module, x: Images, y: Labels, crafted: None) -> Terms:

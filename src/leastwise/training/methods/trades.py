@@ -11,14 +11,14 @@ from leastwise.attacks.pgd import PGD, Gaussian
 from leastwise.core.losses import SmoothingConvention, kl
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, PerExample
-from leastwise.training.base import Terms
+from leastwise.training.base import Objective, Terms
 from leastwise.training.methods.standard import bonus, check_smoothing, label_loss
 
 KL_PGD = PGD(goal=KL(), start=Gaussian(0.001))
 
 
 @dataclass(frozen=True)
-class TRADES:
+class TRADES(Objective):
     """L = CE(f(x), y) + beta_y · KL(p(x) || p(x')) - entropy · H(p(x)), x' climbing that KL from a Gaussian start.
 
     The clean branch is not detached, and beta is not in the crafting loss. ME-TRADES has a positive `entropy`. The
@@ -41,7 +41,7 @@ class TRADES:
         if self.clean_passes < 1:
             raise ValueError(f"the clean batch has to pass at least once, but saw {self.clean_passes}")
 
-    def crafted(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Images:
+    def craft(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Images:
         return self.attack.perturb(model, x, y, noise)
 
     def loss(self, model: nn.Module, x: Images, y: Labels, crafted: Images) -> Terms:

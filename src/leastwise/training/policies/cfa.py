@@ -7,11 +7,11 @@ import torch
 
 from leastwise.attacks.pgd import PGD
 from leastwise.core.types import Counts, Labels
-from leastwise.training.base import Epoch, State, Terms, per_example, scaled
+from leastwise.training.base import Epoch, Policy, State, Terms, per_example, scale_attack
 
 
 @dataclass(frozen=True)
-class CFA:
+class CFA(Policy):
     """eps_c = (lambda1 + t_c) · eps (CCM) and L = (CE + β_y · KL) / (1 + β_y), β_c = (lambda2 + t_c) · beta (CCR).
 
     t is the robust accuracy of the class on the training images as they were seen in the epoch before. Hard classes
@@ -32,12 +32,12 @@ class CFA:
         ones = torch.ones(len(n), dtype=torch.float64)
         return {"radius": ones, "beta": ones}
 
-    def attack(self, attack: PGD, y: Labels, s: State) -> PGD:
+    def radii(self, attack: PGD, y: Labels, s: State) -> PGD:
         if not self.margin:
             return attack
-        return scaled(attack, s["radius"].to(y.device)[y])
+        return scale_attack(attack, s["radius"].to(y.device)[y])
 
-    def weigh(self, terms: Terms, y: Labels, s: State) -> Terms:
+    def terms(self, terms: Terms, y: Labels, s: State) -> Terms:
         if terms.divergence is None or not self.regularisation:
             return terms
         factor = per_example(s["beta"], y, terms.label)

@@ -6,11 +6,11 @@ from typing import ClassVar
 import torch
 
 from leastwise.core.types import Counts, PerClass
-from leastwise.training.base import Epoch, State
+from leastwise.training.base import Epoch, Policy, State
 
 
 @dataclass(frozen=True)
-class CFOL:
+class CFOL(Policy):
     """Draw classes from q = gamma/k + (1 - gamma) · p, p in proportion to exp(eta · Σ_epochs error_c).
 
     error_c is the share of the class's training images that were wrong under attack, as seen. The paper plays the

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from leastwise.attacks.pgd import PGD
 from leastwise.core.types import Counts, Labels, PerClass
-from leastwise.training.base import Epoch, State, Terms, per_example, scaled
+from leastwise.training.base import Epoch, Policy, State, Terms, per_example, scale_attack
 
 
 @dataclass(frozen=True)
-class DAFA:
+class DAFA(Policy):
     """After a warm-up, once: W_i = 1 + scale · Σ_{j != i} (p_i(j) · p_j(j) if p_i(i) < p_j(j), else -p_j(i) · p_i(i)).
 
     p_i(j) is the mean adversarial probability of class j on the training images of class i in the last epoch of the
@@ -29,11 +29,11 @@ class DAFA:
     def init(self, n: Counts) -> State:
         return {"weight": torch.ones(len(n), dtype=torch.float64)}
 
-    def attack(self, attack: PGD, y: Labels, s: State) -> PGD:
+    def radii(self, attack: PGD, y: Labels, s: State) -> PGD:
         w = s["weight"].to(y.device)[y]
-        return scaled(attack, w, w)
+        return scale_attack(attack, w, w)
 
-    def weigh(self, terms: Terms, y: Labels, s: State) -> Terms:
+    def terms(self, terms: Terms, y: Labels, s: State) -> Terms:
         w = per_example(s["weight"], y, terms.label)
         return terms.weighted(w, torch.ones_like(w))
 

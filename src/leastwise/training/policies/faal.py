@@ -6,15 +6,14 @@ from typing import ClassVar
 import torch
 
 from leastwise.core.losses import other_logits
-from leastwise.core.types import Counts, Labels, PerClass
-from leastwise.training.base import Epoch, State, Terms
-from leastwise.training.policies.weighting import times
+from leastwise.core.types import Labels, PerClass
+from leastwise.training.base import Policy, State, Terms, weigh_classes
 
 BISECTIONS = 60  # of a logarithm that spans 80: to 1e-16
 
 
 @dataclass(frozen=True)
-class FAAL:
+class FAAL(Policy):
     """L = k · w_y · loss with w = argmax Σ_i w_{y_i} m_{y_i} over distributions with KL(u || w) <= radius, per batch.
 
     m_c is the mean over the batch's images of class c of max_{j != y} p_j - p_y under attack. The sum runs over images,
@@ -26,19 +25,13 @@ class FAAL:
 
     radius: float = 0.5
 
-    def init(self, n: Counts) -> State:
-        return {}
-
-    def weigh(self, terms: Terms, y: Labels, s: State) -> Terms:
+    def terms(self, terms: Terms, y: Labels, s: State) -> Terms:
         p = terms.attacked.detach().double().softmax(dim=1)
         k = p.shape[1]
         margin = other_logits(p, y).amax(dim=1) - p.gather(1, y[:, None]).squeeze(1)
         n = torch.bincount(y, minlength=k)
         sums = torch.zeros(k, dtype=p.dtype, device=p.device).index_add_(0, y, margin)
-        return times(terms, k * worst_weights(torch.where(n > 0, sums * k / len(y), -1), self.radius), y)
-
-    def update(self, s: State, seen: Epoch) -> State:
-        return s
+        return weigh_classes(terms, k * worst_weights(torch.where(n > 0, sums * k / len(y), -1), self.radius), y)
 
 
 def worst_weights(gain: PerClass, radius: float) -> PerClass:

@@ -7,13 +7,13 @@ import torch
 
 from leastwise.attacks.pgd import PGD
 from leastwise.core.types import Counts, Labels, PerClass
-from leastwise.training.base import Epoch, State, Terms, per_example, scaled
+from leastwise.training.base import Epoch, Policy, State, Terms, per_example, scale_attack
 
 Normaliser = Literal["each", "both"]
 
 
 @dataclass(frozen=True)
-class FRL:
+class FRL(Policy):
     """L = Σ w0_y · CE / Σ w0_y + beta · Σ w1_y · KL / Σ w1_y, and eps_c = eps · clip(exp(2 λ_c), 0.98, cap).
 
     After each look at the validation images, with g0 = R_nat(c) - R_nat - tau and g1 = R_bndy(c) - R_bndy - tau:
@@ -33,22 +33,22 @@ class FRL:
     step_of_largest: bool = False  # one step for all, a quarter of the batch's largest radius
     normaliser: Normaliser = "each"
     halve_every: int = 40  # epochs, the rate of the multipliers
-    validates: ClassVar[bool] = True
-    looks_first: ClassVar[bool] = True
+    needs_validation: ClassVar[bool] = True
+    needs_first_look: ClassVar[bool] = True
 
     def init(self, n: Counts) -> State:
         zero = torch.zeros(len(n), dtype=torch.float64)
         return {"natural": zero, "boundary": zero, "margin": zero}
 
-    def attack(self, attack: PGD, y: Labels, s: State) -> PGD:
+    def radii(self, attack: PGD, y: Labels, s: State) -> PGD:
         if not self.margin_rate:
             return attack
-        wider = scaled(attack, radii(s["margin"], self.cap).to(y.device)[y])
+        wider = scale_attack(attack, margin_radii(s["margin"], self.cap).to(y.device)[y])
         eps = wider.ball.eps
         return wider.at(eps, float(torch.as_tensor(eps).max()) / 4) if self.step_of_largest else wider
 
-    def weigh(self, terms: Terms, y: Labels, s: State) -> Terms:
-        w0, w1 = (per_example(weights(s[name]), y, terms.label) for name in ("natural", "boundary"))
+    def terms(self, terms: Terms, y: Labels, s: State) -> Terms:
+        w0, w1 = (per_example(multiplier_weights(s[name]), y, terms.label) for name in ("natural", "boundary"))
         if self.normaliser == "both":
             return terms.weighted(w0 / (w0 + w1).mean(), w1 / (w0 + w1).mean())
         return terms.weighted(w0 / w0.mean(), w1 / w1.mean())
@@ -60,23 +60,24 @@ class FRL:
         natural = (1 - clean.accuracy) - (1 - clean.overall) - self.tau
         boundary = (clean.accuracy - robust.accuracy) - (clean.overall - robust.overall) - self.tau
         natural, boundary = natural.nan_to_num(nan=0.0), boundary.nan_to_num(nan=0.0)  # classes without images
+        moved = project_multipliers(s["boundary"] + 2 * rate * boundary, self.limit)
         return {
-            "natural": projected(s["natural"] + rate * natural, self.limit),
-            "boundary": projected(s["boundary"] + 2 * rate * boundary, self.limit) if self.boundary else s["boundary"],
+            "natural": project_multipliers(s["natural"] + rate * natural, self.limit),
+            "boundary": moved if self.boundary else s["boundary"],
             "margin": s["margin"] + self.margin_rate * boundary,
         }
 
 
-def weights(phi: PerClass) -> PerClass:
+def multiplier_weights(phi: PerClass) -> PerClass:
     """1/k + φ_c - (Σ φ)/k: they add up to 1 for any φ."""
     return 1 / len(phi) + phi - phi.mean()
 
 
-def radii(margin: PerClass, cap: float) -> PerClass:
+def margin_radii(margin: PerClass, cap: float) -> PerClass:
     return (2 * margin).exp().clamp(0.98, cap)
 
 
-def projected(phi: PerClass, limit: float) -> PerClass:
+def project_multipliers(phi: PerClass, limit: float) -> PerClass:
     """No multiplier below 0, and their sum at most the limit."""
     phi = phi.clamp_min(0)
     return phi * (limit / phi.sum()).clamp(max=1) if bool(phi.sum() > 0) else phi

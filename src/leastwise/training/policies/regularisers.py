@@ -6,11 +6,11 @@ from typing import ClassVar
 import torch
 
 from leastwise.core.types import Counts, Labels
-from leastwise.training.base import Epoch, State, Terms
+from leastwise.training.base import Epoch, Policy, State, Terms
 
 
 @dataclass(frozen=True)
-class Confusion:
+class Confusion(Policy):
     """L = loss + weight · Σ_{j != y} M[y, j] · p_j, M the off-diagonal confusion of the last epoch, by rows.
 
     Under attack for methods that attack. A class that made no mistakes has no term.
@@ -23,7 +23,7 @@ class Confusion:
     def init(self, n: Counts) -> State:
         return {"confused": torch.zeros(len(n), len(n), dtype=torch.float64)}
 
-    def weigh(self, terms: Terms, y: Labels, s: State) -> Terms:
+    def terms(self, terms: Terms, y: Labels, s: State) -> Terms:
         p = terms.attacked.softmax(dim=1)
         rows = s["confused"].to(p.device, p.dtype)[y]
         return terms._replace(label=terms.label + self.weight * (rows * p).sum(dim=1))
@@ -34,17 +34,14 @@ class Confusion:
 
 
 @dataclass(frozen=True)
-class Similarity:
+class Similarity(Policy):
     """L = loss + weight · mean over pairs of classes in the batch of max(0, cos(m_c, m_d)), m_c mean logits."""
 
     recipe_name: ClassVar[str] = "Similarity"
 
     weight: float = 1.0
 
-    def init(self, n: Counts) -> State:
-        return {}
-
-    def weigh(self, terms: Terms, y: Labels, s: State) -> Terms:
+    def terms(self, terms: Terms, y: Labels, s: State) -> Terms:
         z = terms.attacked
         present, place, n = torch.unique(y, return_inverse=True, return_counts=True)
         if len(present) < 2:
@@ -55,6 +52,3 @@ class Similarity:
         cosine = torch.nn.functional.cosine_similarity(means[:, None], means[None], dim=2)
         first, second = torch.triu_indices(len(present), len(present), 1, device=z.device)
         return terms._replace(label=terms.label + self.weight * cosine[first, second].clamp_min(0).mean())
-
-    def update(self, s: State, seen: Epoch) -> State:
-        return s

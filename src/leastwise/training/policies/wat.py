@@ -5,13 +5,12 @@ from typing import ClassVar
 
 import torch
 
-from leastwise.core.types import Counts, Labels
-from leastwise.training.base import Epoch, State, Terms
-from leastwise.training.policies.weighting import times
+from leastwise.core.types import Counts, PerClass
+from leastwise.training.base import Epoch, Policy, State
 
 
 @dataclass(frozen=True)
-class WAT:
+class WAT(Policy):
     """L = (w_y + w_0) · loss; w = k · softmax(eta · Σ_epochs cost) over the k classes and their average (0).
 
     A class's cost is its mean loss on the validation images. All weights are 1 in the first epoch, so that the loss
@@ -21,16 +20,16 @@ class WAT:
     recipe_name: ClassVar[str] = "WAT"
 
     eta: float = 0.1
-    validates: ClassVar[bool] = True
-    valid_loss: ClassVar[bool] = True
+    needs_validation: ClassVar[bool] = True
+    needs_validation_loss: ClassVar[bool] = True
 
     def init(self, n: Counts) -> State:
         k = len(n)
         return {"cost": torch.zeros(k + 1, dtype=torch.float64), "weight": torch.ones(k + 1, dtype=torch.float64)}
 
-    def weigh(self, terms: Terms, y: Labels, s: State) -> Terms:
+    def weights(self, s: State) -> PerClass:
         *_, average = s["weight"]
-        return times(terms, s["weight"][:-1] + average, y)
+        return s["weight"][:-1] + average
 
     def update(self, s: State, seen: Epoch) -> State:
         assert seen.valid is not None, "the loop validates for a policy that says so"

@@ -7,13 +7,13 @@ import torch
 
 from leastwise.core.losses import ce
 from leastwise.core.types import Counts, Labels, PerClass
-from leastwise.training.base import Epoch, State, Terms, per_example
+from leastwise.training.base import Epoch, Policy, State, Terms, per_example
 
 On = Literal["train", "valid"]
 
 
 @dataclass(frozen=True)
-class FairWeighting:
+class FairWeighting(Policy):
     """L = γ_y · loss; after each epoch γ_c += alpha where the class is not above the overall accuracy, else -= alpha.
 
     Accuracy is under attack for methods that attack, on the training images as seen or on validation images: the paper
@@ -29,8 +29,8 @@ class FairWeighting:
     def init(self, n: Counts) -> State:
         return {"weight": torch.ones(len(n), dtype=torch.float64)}
 
-    def weigh(self, terms: Terms, y: Labels, s: State) -> Terms:
-        return times(terms, s["weight"], y)
+    def weights(self, s: State) -> PerClass:
+        return s["weight"]
 
     def update(self, s: State, seen: Epoch) -> State:
         tally = (seen.valid if self.on == "valid" and seen.valid is not None else seen.train).attacked
@@ -39,7 +39,7 @@ class FairWeighting:
 
 
 @dataclass(frozen=True)
-class ImportantClass:
+class ImportantClass(Policy):
     """L = γ_y · loss with γ = `weight` for one class and 1 for the others. Classes count from 0 (there: 1)."""
 
     recipe_name: ClassVar[str] = "ImportantClass"
@@ -52,15 +52,12 @@ class ImportantClass:
             raise ValueError(f"there is no class {self.label} to weigh: choose 0 to {len(n) - 1}")
         return {"weight": torch.ones(len(n), dtype=torch.float64).index_fill(0, torch.tensor(self.label), self.weight)}
 
-    def weigh(self, terms: Terms, y: Labels, s: State) -> Terms:
-        return times(terms, s["weight"], y)
-
-    def update(self, s: State, seen: Epoch) -> State:
-        return s
+    def weights(self, s: State) -> PerClass:
+        return s["weight"]
 
 
 @dataclass(frozen=True)
-class EffectiveNumber:
+class EffectiveNumber(Policy):
     """L = w_y · loss, w_c in proportion to (1 - beta) / (1 - beta^n_c), 1 on average (Cui et al., CVPR 2019)."""
 
     recipe_name: ClassVar[str] = "EffectiveNumber"
@@ -72,15 +69,12 @@ class EffectiveNumber:
         weight = torch.where(present, (1 - self.beta) / (1 - self.beta ** n.double()), 0)
         return {"weight": weight * present.sum() / weight.sum()}
 
-    def weigh(self, terms: Terms, y: Labels, s: State) -> Terms:
-        return times(terms, s["weight"], y)
-
-    def update(self, s: State, seen: Epoch) -> State:
-        return s
+    def weights(self, s: State) -> PerClass:
+        return s["weight"]
 
 
 @dataclass(frozen=True)
-class Balanced:
+class Balanced(Policy):
     """Every class is drawn equally often, whatever its number of images."""
 
     recipe_name: ClassVar[str] = "Balanced"
@@ -91,12 +85,9 @@ class Balanced:
     def sampling(self, s: State) -> PerClass:
         return s["share"]
 
-    def update(self, s: State, seen: Epoch) -> State:
-        return s
-
 
 @dataclass(frozen=True)
-class LDAM:
+class LDAM(Policy):
     """label = CE(scale · (z - Δ_y e_y), y), Δ_c in proportion to n_c^(-1/4), at most `largest` (Cao et al. 2019).
 
     It takes the place of the label's cross-entropy. The paper has normalised features and rows and scale 30, which is
@@ -112,16 +103,7 @@ class LDAM:
         margin = torch.where(n > 0, n.clamp_min(1).double() ** -0.25, 0)
         return {"margin": self.largest * margin / margin.max()}
 
-    def weigh(self, terms: Terms, y: Labels, s: State) -> Terms:
+    def terms(self, terms: Terms, y: Labels, s: State) -> Terms:
         z = terms.attacked if terms.clean is None else terms.clean
         off = torch.zeros_like(z).scatter(1, y[:, None], per_example(s["margin"], y, z)[:, None])
         return terms._replace(label=ce(self.scale * (z - off), y))
-
-    def update(self, s: State, seen: Epoch) -> State:
-        return s
-
-
-def times(terms: Terms, weight: PerClass, y: Labels) -> Terms:
-    """Both parts of the loss times the weight of the example's class. Nothing is divided by the sum of weights."""
-    w = per_example(weight, y, terms.label)
-    return terms.weighted(w, w)

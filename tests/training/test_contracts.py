@@ -1,0 +1,70 @@
+"""What methods, policies and the other parts of a training promise by their types."""
+
+from typing import ClassVar
+
+import pytest
+import torch
+
+from leastwise.attacks.threats import Linf
+from leastwise.training.averaging import AVERAGINGS, Averaging
+from leastwise.training.base import Objective, Policy
+from leastwise.training.recipe import OPTIMISERS, Optimiser
+from leastwise.training.registry import METHODS, POLICIES
+from leastwise.training.schedules import SCHEDULES, Schedule
+from leastwise.training.settings import changed
+
+
+def test_everything_with_a_name_inherits_from_its_contract() -> None:
+    assert all(isinstance(row.make(Linf(0.1), 0.02, 2), Objective) for row in METHODS.values())
+    assert all(isinstance(row.policy, Policy) for row in POLICIES.values())
+    assert all(isinstance(one, Averaging) for one in AVERAGINGS.values())
+    assert all(isinstance(one, Schedule) for one in SCHEDULES.values())
+    assert all(isinstance(one, Optimiser) for one in OPTIMISERS.values())
+
+
+@pytest.mark.parametrize(
+    ("misspelt", "meant"),
+    [
+        ("radius", "radii"),
+        ("weigths", "weights"),
+        ("term", "terms"),
+        ("samples", "sampling"),
+        ("updates", "update"),
+        ("initial", "init"),
+        ("needs_validaton", "needs_validation"),
+    ],
+)
+def test_a_misspelt_hook_or_need_of_a_policy_is_refused(misspelt: str, meant: str) -> None:
+    with pytest.raises(ValueError, match=f"Mine defines {misspelt}, .*did you mean {meant}[?]"):
+        type("Mine", (Policy,), {misspelt: lambda self, *_: None})
+
+
+def test_a_misspelt_hook_of_an_objective_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"did you mean craft[?]"):
+
+        class Mine(Objective):
+            def crafted(self, model, x, y, noise): ...
+
+
+def test_a_misspelt_need_of_an_averaging_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"did you mean fresh_statistics[?]"):
+
+        class Mine(Averaging):
+            fresh_statistic: ClassVar[bool] = True
+
+
+def test_a_policy_that_overrides_nothing_changes_nothing() -> None:
+    class Idle(Policy):
+        pass
+
+    idle, n = Idle(), torch.ones(5, dtype=torch.int64)
+    assert idle.init(n) == {} and idle.weights({}) is None and idle.sampling({}) is None
+    assert not (idle.needs_validation or idle.needs_first_look or idle.needs_validation_loss)
+
+
+def test_an_unknown_setting_is_answered_with_the_nearest() -> None:
+    parts = {"method": METHODS["trades"].make(Linf(0.1), 0.02, 2), "cfa": POLICIES["cfa"].policy}
+    with pytest.raises(ValueError, match=r"CFA has no setting 'lamda1': did you mean lambda1[?]"):
+        changed(parts, ("cfa.lamda1=1",))
+    with pytest.raises(ValueError, match=r"TRADES has no setting 'bata': did you mean beta[?]"):
+        changed(parts, ("bata=1",))
