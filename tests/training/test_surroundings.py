@@ -138,7 +138,7 @@ def test_drops_fall_on_the_first_step_of_an_epoch() -> None:
 def test_gates_get_ten_times_the_rate_and_no_decay() -> None:
     model = fresh("small+bin")
     for kind in (SGD(weight_decay=0.1), Adam(weight_decay=0.1)):
-        groups = kind.over(model, 0.1).param_groups
+        groups = kind.make(model, 0.1).param_groups
         assert [g["factor"] for g in groups] == [1.0, 10.0] and [g["weight_decay"] for g in groups] == [0.1, 0.0]
         assert len(groups[1]["params"]) == len(gate_parameters(model))
     assert len(SGD().over(fresh(), 0.1).param_groups) == 1
