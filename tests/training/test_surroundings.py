@@ -141,7 +141,7 @@ def test_gates_get_ten_times_the_rate_and_no_decay() -> None:
         groups = kind.make(model, 0.1).param_groups
         assert [g["factor"] for g in groups] == [1.0, 10.0] and [g["weight_decay"] for g in groups] == [0.1, 0.0]
         assert len(groups[1]["params"]) == len(gate_parameters(model))
-    assert len(SGD().over(fresh(), 0.1).param_groups) == 1
+    assert len(SGD().make(fresh(), 0.1).param_groups) == 1
 
 
 def test_p24_gates_are_within_zero_and_one_after_every_step() -> None:
