@@ -23,7 +23,7 @@ class Contract(ABC):  # noqa: B024  its subclasses have the abstract methods
         hooks = {name for base in cls.__mro__[1:-1] for name in vars(base) if not name.startswith("_")}
         for name in vars(cls):
             if not (name.startswith("_") or name == "recipe_name" or name in hooks or is_setting(cls, name)):
-                nearest = nearest_name(name, sorted(hooks), likeness=0)
+                nearest = nearest_name(name, sorted(hooks), likeness=0.0)
                 raise ValueError(
                     f"{cls.__name__} defines {name}, which nobody asks for: did you mean {nearest}? "
                     "The hooks are " + ", ".join(sorted(hooks)) + "; the name of a helper begins with an underscore"
