@@ -17,7 +17,8 @@ from leastwise.attacks.goals import CE, Margin, Targeted
 from leastwise.attacks.pgd import PGD, Zero
 from leastwise.attacks.reachability import Everywhere, Reach, matrix, reach, worst_target
 from leastwise.attacks.threats import L2, Ball, Linf
-from leastwise.audit.evidence import Evidence, join, parsed, record
+from leastwise.audit.evidence import Evidence, join_records, parse_evidence
+from leastwise.audit.record import make_record
 from leastwise.core.noise import Noise
 from leastwise.models.classifier import Classifier
 from tests.attacks.test_pgd import mixed, noise_for
@@ -280,7 +281,7 @@ def test_evidence_counts_the_pairs_and_merges_them() -> None:
     k = model(x).shape[1]
     half = len(x) // 2
     parts = [
-        record(
+        make_record(
             model(made.x_adv[rows]).detach(),
             y[rows],
             x[rows],
@@ -290,14 +291,18 @@ def test_evidence_counts_the_pairs_and_merges_them() -> None:
     ]
     assert made.reached is not None
     counts = torch.stack([made.reached[y == c].sum(0) for c in range(k)])
-    assert np.array_equal(join(parts, len(x)).reached, counts.numpy())
+    assert np.array_equal(join_records(parts, len(x)).reached, counts.numpy())
     names = tuple(map(str, range(k)))
     found = Evidence(
-        np.arange(len(x), dtype=np.int32), y.numpy().astype(np.int32), names, {"reach5": join(parts, len(x))}, "{}"
+        np.arange(len(x), dtype=np.int32),
+        y.numpy().astype(np.int32),
+        names,
+        {"reach5": join_records(parts, len(x))},
+        "{}",
     )
     share, expected = found.reach("reach5"), matrix(reach(model, x, y, SMALL, noise_for(x)), y).numpy()
     assert share is not None and np.allclose(share, expected, equal_nan=True)
-    again = parsed(found.to_bytes(), Path("x"))
+    again = parse_evidence(found.to_bytes(), Path("x"))
     assert np.array_equal(again.conditions["reach5"].reached, counts.numpy())
-    plain = record(model(x).detach(), y, x, ATTACK.run(model, x, y, noise_for(x)))
+    plain = make_record(model(x).detach(), y, x, ATTACK.run(model, x, y, noise_for(x)))
     assert plain.reached.shape == (0, 0)

@@ -19,7 +19,15 @@ from leastwise.attacks.pgd import PGD
 from leastwise.attacks.registry import named
 from leastwise.attacks.threats import Linf
 from leastwise.audit.auditor import Meanwhile, Ready, Step, audit, make_auditor, usual_batch
-from leastwise.audit.evidence import FILE, PACKED, Evidence, Record, load, merge, pack
+from leastwise.audit.evidence import (
+    EVIDENCE_FILE,
+    PACKED_FILE,
+    Evidence,
+    Record,
+    load_evidence,
+    merge_evidence,
+    pack_evidence,
+)
 from leastwise.core.noise import Noise
 from leastwise.data.dataset import Dataset
 from leastwise.models.classifier import Classifier, backward_bytes, wrap
@@ -120,20 +128,20 @@ def equal(a: Evidence, b: Evidence) -> bool:
 
 
 def test_save_and_load_round_trip(evidence: Evidence, tmp_path: Path) -> None:
-    evidence.save(tmp_path / FILE)
-    assert equal(load(tmp_path / FILE), evidence) and equal(load(tmp_path), evidence)
-    load(tmp_path).verify()
+    evidence.save(tmp_path / EVIDENCE_FILE)
+    assert equal(load_evidence(tmp_path / EVIDENCE_FILE), evidence) and equal(load_evidence(tmp_path), evidence)
+    load_evidence(tmp_path).verify()
 
 
 def test_packed_evidence_is_read_as_it_was_and_damage_is_refused(evidence: Evidence, tmp_path: Path) -> None:
-    evidence.save(tmp_path / FILE)
-    pack(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == [PACKED] and equal(load(tmp_path), evidence)
-    content = (tmp_path / PACKED).read_bytes()
+    evidence.save(tmp_path / EVIDENCE_FILE)
+    pack_evidence(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [PACKED_FILE] and equal(load_evidence(tmp_path), evidence)
+    content = (tmp_path / PACKED_FILE).read_bytes()
     for damaged in (content[:-20], b"no archive", lzma.compress(b"{}")):
-        (tmp_path / PACKED).write_bytes(damaged)
+        (tmp_path / PACKED_FILE).write_bytes(damaged)
         with pytest.raises(ValueError, match=r"is damaged or was edited|is not evidence"):
-            load(tmp_path)
+            load_evidence(tmp_path)
 
 
 def shards(model: Classifier, data: Dataset) -> list[Evidence]:
@@ -146,7 +154,7 @@ def test_merging_shards_in_any_order_gives_the_whole(
     model: Classifier, unbalanced: Dataset, evidence: Evidence
 ) -> None:
     parts = shards(model, unbalanced)
-    whole = merge(parts)
+    whole = merge_evidence(parts)
     whole.verify()
     assert np.array_equal(whole.ids, evidence.ids) and np.array_equal(whole.labels, evidence.labels)
     assert whole.recipe == evidence.recipe
@@ -155,8 +163,8 @@ def test_merging_shards_in_any_order_gives_the_whole(
         assert np.allclose(whole.conditions[name].margin, r.margin, atol=1e-5)
         assert np.allclose(whole.conditions[name].logit_sum, r.logit_sum, atol=1e-4)
         assert whole.conditions[name].forwards == r.forwards and whole.conditions[name].backwards == r.backwards
-    assert all(equal(merge([parts[i] for i in order]), whole) for order in permutations(range(3)))
-    assert np.array_equal((parts[2] + parts[0]).ids, merge([parts[0], parts[2]]).ids)
+    assert all(equal(merge_evidence([parts[i] for i in order]), whole) for order in permutations(range(3)))
+    assert np.array_equal((parts[2] + parts[0]).ids, merge_evidence([parts[0], parts[2]]).ids)
 
 
 def test_merging_refuses_the_same_examples_and_other_recipes(model: Classifier, unbalanced: Dataset) -> None:
@@ -168,7 +176,7 @@ def test_merging_refuses_the_same_examples_and_other_recipes(model: Classifier, 
 
 
 def test_a_damaged_or_edited_file_is_refused(evidence: Evidence, tmp_path: Path) -> None:
-    path = tmp_path / FILE
+    path = tmp_path / EVIDENCE_FILE
     content = evidence.to_bytes()
     rng = np.random.default_rng(0)
     for position in [8, 9, len(content) - 1, *rng.integers(0, len(content), 40).tolist()]:
@@ -176,13 +184,13 @@ def test_a_damaged_or_edited_file_is_refused(evidence: Evidence, tmp_path: Path)
         changed[position] ^= 1
         path.write_bytes(bytes(changed))
         with pytest.raises(ValueError, match=r"not evidence|damaged or was edited"):
-            load(path)
+            load_evidence(path)
     for size in (0, 7, 100, len(content) - 1):
         path.write_bytes(content[:size])
         with pytest.raises(ValueError, match=r"not evidence|damaged or was edited"):
-            load(path)
+            load_evidence(path)
     with pytest.raises(ValueError, match="there is no evidence at"):
-        load(tmp_path / "nowhere")
+        load_evidence(tmp_path / "nowhere")
 
 
 def cut(r: Record) -> Record:
@@ -312,8 +320,8 @@ def test_no_more_memory_than_a_few_dozen_bytes_per_example(evidence: Evidence) -
 
 def test_the_file_holds_no_code(evidence: Evidence, tmp_path: Path) -> None:
     """A header that names other files or functions is only text."""
-    evidence.save(tmp_path / FILE)
-    content = (tmp_path / FILE).read_bytes()
+    evidence.save(tmp_path / EVIDENCE_FILE)
+    content = (tmp_path / EVIDENCE_FILE).read_bytes()
     size = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + size])
     assert set(header["__metadata__"]) == {"leastwise"} and os.sep not in header["__metadata__"]["leastwise"]

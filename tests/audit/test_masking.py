@@ -15,8 +15,7 @@ from leastwise.attacks.registry import named
 from leastwise.attacks.square import Square
 from leastwise.attacks.threats import Linf
 from leastwise.audit.auditor import Conditions, audit
-from leastwise.audit.evidence import Evidence, Pairs, Real, Record, Whole
-from leastwise.audit.evidence import Square as Matrix
+from leastwise.audit.evidence import ClassMatrix, Evidence, ExampleFloats, ExampleInts, ReachedCounts, Record
 from leastwise.audit.masking import masking, restarts_matter, signs
 from leastwise.core.recipe import canonical
 from leastwise.core.types import Images
@@ -40,7 +39,13 @@ def made_up(conditions: Conditions, right: dict[str, list[int]], by: int = 0) ->
         predicted = np.where(stands, labels, (labels + 1) % 3).astype(np.int32)
         real, whole, square = np.zeros(len(labels), np.float32), np.zeros(len(labels), np.int32), np.zeros((3, 3))
         pairs = np.zeros((0, 0), np.int64)
-        kinds: dict[object, object] = {Whole: whole, Real: real, Matrix: square, Pairs: pairs, int: 0}
+        kinds: dict[object, object] = {
+            ExampleInts: whole,
+            ExampleFloats: real,
+            ClassMatrix: square,
+            ReachedCounts: pairs,
+            int: 0,
+        }
         empty = Record(**{f.name: kinds[f.type] for f in fields(Record)})
         records[name] = replace(empty, predicted=predicted, by=np.full(len(labels), by, np.int32))
     recipe = f'{{"conditions":{canonical(conditions)}}}'

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from leastwise.audit.evidence import load
+from leastwise.audit.evidence import load_evidence
 from leastwise.cli.main import main
 from leastwise.cli.verbs import VERBS
 from leastwise.data.loading import load as fashion
@@ -144,7 +144,7 @@ def test_audit_writes_evidence_and_summary_and_echoes_what_it_understood(checkpo
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert list(summary["conditions"]) == ["clean", "pgd2", "tpgd2-grid"]
     assert summary["conditions"]["pgd2"]["n"] == [3] * 10
-    evidence = load(tmp_path / "out")
+    evidence = load_evidence(tmp_path / "out")
     assert summary["key"] == evidence.key
     run = json.loads((tmp_path / "out" / "run.json").read_text())
     assert run["threads"] == 1
@@ -166,7 +166,7 @@ def test_conditions_of_every_kind_in_one_audit(checkpoint: Path, tmp_path: Path)
     arguments = ["audit", str(checkpoint), "--per-class", "2", "--attack", ",".join(names), "--eps", "0.2"]
     shown = leastwise(*arguments, "--out", "out", cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
-    evidence = load(tmp_path / "out")
+    evidence = load_evidence(tmp_path / "out")
     assert list(evidence.conditions) == names
     # A transfer from the network itself is white-box PGD; fog knows no radius.
     assert evidence.tally(names[5]).correct.sum() <= evidence.tally("uniform:2").correct.sum()
@@ -190,7 +190,7 @@ def test_audit_of_a_users_own_function_and_data(tmp_path: Path) -> None:
     assert shown.returncode == 0, shown.stderr
     assert "30 images of 3x5x4, 3 classes" in shown.stdout and "no images" in shown.stdout
     (folder,) = (tmp_path / "results").iterdir()
-    assert folder.name == f"audit-{load(folder).key[:8]}"
+    assert folder.name == f"audit-{load_evidence(folder).key[:8]}"
     clean = json.loads((folder / "summary.json").read_text())["conditions"]["clean"]
     assert clean["n"] == [15, 15, 0] and clean["accuracy"][2] is None
 

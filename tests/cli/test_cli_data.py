@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from leastwise.audit.evidence import load as evidence
+from leastwise.audit.evidence import load_evidence
 from leastwise.cli.data import check
 from leastwise.data.download.fetch import only_one
 from leastwise.data.loading import load
@@ -169,7 +169,7 @@ def test_an_untidy_image_folder_is_audited(tmp_path: Path) -> None:
     assert "14 images of 3x24x24, 3 classes" in shown.stdout
     assert "skipped 1 file that cannot be read: ant/0.jpg" in shown.stdout
     assert "1 class without images: bee" in shown.stdout and "1 greyscale image made into three" in shown.stdout
-    found = evidence(tmp_path / "out")
+    found = load_evidence(tmp_path / "out")
     assert found.names == ("ant", "bee", "cow") and np.bincount(found.labels, minlength=3).tolist() == [4, 0, 10]
     summary = json.loads((tmp_path / "out/summary.json").read_text())
     assert summary["conditions"]["clean"]["accuracy"][1] is None  # missing, not 0 %
@@ -187,7 +187,7 @@ def test_groups_are_reported(tmp_path: Path) -> None:
     assert clean["groups"]["shoes"]["n"] == 21 and clean["groups"]["shoes"]["accuracy"] == pytest.approx(shoes)
     assert summary["groups"]["tops"] == ["T-shirt/top", "Pullover", "Coat", "Shirt"]
     assert any(line.startswith("shoes") for line in shown.stdout.splitlines())
-    assert evidence(tmp_path / "out").groups == (("shoes", (5, 7, 9)), ("tops", (0, 2, 4, 6)))
+    assert load_evidence(tmp_path / "out").groups == (("shoes", (5, 7, 9)), ("tops", (0, 2, 4, 6)))
     again = leastwise(*arguments, cwd=tmp_path)  # the same audit, reported without groups
     assert "done before" in again.stdout and "shoes" not in again.stdout
 
@@ -201,7 +201,7 @@ def test_a_forced_warning_is_repeated_everywhere(tmp_path: Path) -> None:
     assert shown.returncode == 0, shown.stderr
     (warning,) = json.loads((tmp_path / "out/summary.json").read_text())["warnings"][:1]
     assert "probabilities" in warning and shown.stdout.count("probabilities") == 2  # before and after
-    assert warning in evidence(tmp_path / "out").warnings
+    assert warning in load_evidence(tmp_path / "out").warnings
 
 
 def test_the_form_is_recorded_and_used_again(tmp_path: Path) -> None:

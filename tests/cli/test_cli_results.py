@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from leastwise.audit.evidence import FILE, Evidence, load
+from leastwise.audit.evidence import EVIDENCE_FILE, Evidence, load_evidence
 from leastwise.cli.main import main
 from leastwise.core.files import write_json
 from leastwise.report.compare import change_cells
@@ -23,7 +23,7 @@ from tests.report.evidence_made_up import evidence
 
 
 def put(folder: Path, found: Evidence, **facts: str) -> str:
-    found.save(folder / FILE)
+    found.save(folder / EVIDENCE_FILE)
     write_json(folder / "summary.json", summary(found, facts))
     write_json(folder / "run.json", facts)
     return str(folder)
@@ -247,7 +247,7 @@ def test_the_worst_class_of_a_group_is_one_class(
     file = tmp_path / "c.json"
     run(capsys, "compare", f"{first},{second}", results["b"], "-o", str(file), "--condition", "pgd20")
     row = json.loads(file.read_text())["models"][0]
-    mean = np.mean([load(Path(one)).tally("pgd20").accuracy.numpy() for one in (first, second)], axis=0)
+    mean = np.mean([load_evidence(Path(one)).tally("pgd20").accuracy.numpy() for one in (first, second)], axis=0)
     assert row["worst"] == mean.min() and row["worst_class"] == found.names[int(mean.argmin())]
     assert row["worst_of_each"] == 0.0
 

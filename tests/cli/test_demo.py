@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from leastwise.audit.evidence import FILE as EVIDENCE
-from leastwise.audit.evidence import load
+from leastwise.audit.evidence import EVIDENCE_FILE, load_evidence
 from leastwise.cli.demo_story import NAMES, demo
 
 ROOT = Path(__file__).parent.parent.parent
@@ -40,7 +39,8 @@ def test_a_small_demo_says_everything_once_and_is_reused(tmp_path: Path) -> None
     for name in NAMES:
         summary = json.loads((tmp_path / name / "summary.json").read_text())
         assert (
-            list(summary["conditions"]) == ["clean", "pgd20", "tpgd20"] and summary["key"] == load(tmp_path / name).key
+            list(summary["conditions"]) == ["clean", "pgd20", "tpgd20"]
+            and summary["key"] == load_evidence(tmp_path / name).key
         )
     second = run(tmp_path, per_class=10)
     assert second.count("done before") == 6 and second.split("\n\n", 1)[1] == first.split("\n\n", 1)[1]
@@ -49,11 +49,11 @@ def test_a_small_demo_says_everything_once_and_is_reused(tmp_path: Path) -> None
 @pytest.mark.slow
 def test_a_seed_makes_the_same_demo_again_and_another_seed_another(tmp_path: Path) -> None:
     run(tmp_path, per_class=10)
-    evidence = (tmp_path / "pgd-at" / EVIDENCE).read_bytes()
+    evidence = (tmp_path / "pgd-at" / EVIDENCE_FILE).read_bytes()
     again = run(tmp_path, per_class=10, fresh=True)
-    assert "done before" not in again and (tmp_path / "pgd-at" / EVIDENCE).read_bytes() == evidence
+    assert "done before" not in again and (tmp_path / "pgd-at" / EVIDENCE_FILE).read_bytes() == evidence
     other = run(tmp_path, per_class=10, seed=1)
-    assert "done before" not in other and (tmp_path / "pgd-at" / EVIDENCE).read_bytes() != evidence
+    assert "done before" not in other and (tmp_path / "pgd-at" / EVIDENCE_FILE).read_bytes() != evidence
 
 
 @pytest.mark.slow
@@ -69,7 +69,7 @@ def test_the_demos_networks_are_real(tmp_path: Path) -> None:
     assert standard["clean"]["overall"] > 0.8 and standard["pgd20"]["overall"] < 0.2
     assert robust["pgd20"]["overall"] > 0.6
     assert robust["pgd20"]["worst"]["class"] == "Shirt" and robust["pgd20"]["mcd"] > 60
-    shirt = load(tmp_path / "faal").names.index("Shirt")
+    shirt = load_evidence(tmp_path / "faal").names.index("Shirt")
     assert fair["pgd20"]["low"][shirt] > robust["pgd20"]["high"][shirt]
     assert fair["pgd20"]["overall"] > robust["pgd20"]["overall"] - 0.05
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from leastwise.audit.evidence import FILE
+from leastwise.audit.evidence import EVIDENCE_FILE
 from tests.faults.toys import ROOT, account, committed, wait_for
 from tests.hostile.files import checkpoint
 
@@ -128,4 +128,6 @@ def test_the_guide_on_two_machines_one_of_which_is_cut_off(
     assert ip("-n", SECOND, "link", "set", "vb", "down").returncode == 0
     assert client.wait(timeout=600) == 0
     assert f"Remove worker addr: tls://{OTHER}" in log.read_text()  # and what it had was done by the other
-    account(record_property, 1, (found() / FILE).read_bytes(), (tmp_path / "here" / FILE).read_bytes())
+    account(
+        record_property, 1, (found() / EVIDENCE_FILE).read_bytes(), (tmp_path / "here" / EVIDENCE_FILE).read_bytes()
+    )

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from leastwise.audit.auditor import Step
-from leastwise.audit.evidence import FILE
+from leastwise.audit.evidence import EVIDENCE_FILE
 from leastwise.core.files import LOCK, locked
 from leastwise.jobs.audit import audit_task
 from leastwise.jobs.executor import HERE, Piece, Work
@@ -82,7 +82,7 @@ def test_a_full_disk_is_an_error_of_the_system_and_the_run_goes_on_later(
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert seen.value.filename or seen.value.strerror
-    assert not (folder / FILE).exists()
+    assert not (folder / EVIDENCE_FILE).exists()
     left = [path.name for path in folder.rglob(".*")]
     assert left == []  # no half-written file, no lock
     account(record_property, 1, task(images(), folder).run().read_bytes(), undisturbed)
@@ -98,7 +98,7 @@ def test_a_small_file_system_that_fills_up(undisturbed: bytes, tmp_path: Path, r
     try:
         with pytest.raises(OSError, match=r"No space left|disk is full|database"):
             task(images(), place / "audit").run()
-        assert not (place / "audit" / FILE).exists()
+        assert not (place / "audit" / EVIDENCE_FILE).exists()
         subprocess.run(["mount", "-o", "remount,size=8m", str(place)], check=True)
         account(record_property, 2, task(images(), place / "audit").run().read_bytes(), undisturbed)
         subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
@@ -162,7 +162,7 @@ def test_a_piece_that_is_computed_twice_counts_once(
         lambda event: seen.append(event.fraction) if isinstance(event, Step) else None, hands=Twice()
     )
     assert max(seen) == 1.0
-    account(record_property, 10, (folder / FILE).read_bytes(), undisturbed)
+    account(record_property, 10, (folder / EVIDENCE_FILE).read_bytes(), undisturbed)
 
 
 @pytest.mark.faults
@@ -192,7 +192,7 @@ def test_a_client_that_is_killed_leaves_nobody_behind_and_goes_on(tmp_path: Path
     before = len(committed(tmp_path / "killed"))
     assert before > 5
     assert begin("killed", "--engine", "dask", "--workers", "2").wait(timeout=600) == 0
-    files = [(tmp_path / name / FILE).read_bytes() for name in ("killed", "whole")]
+    files = [(tmp_path / name / EVIDENCE_FILE).read_bytes() for name in ("killed", "whole")]
     account(record_property, 2, files[0], files[1])
 
 

@@ -21,7 +21,7 @@ from leastwise.attacks.goals import CE
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Linf
 from leastwise.audit.auditor import Auditor, make_auditor
-from leastwise.audit.evidence import parsed
+from leastwise.audit.evidence import parse_evidence
 from leastwise.data.dataset import Dataset
 from leastwise.jobs.audit import audit_task
 from leastwise.jobs.folder import SHARDS, Task
@@ -188,7 +188,7 @@ def wait_for(look: Callable[[], Any], seconds: float = 600.0) -> Any:
 
 def account(record: Callable[[str, object], None], faults: int, found: bytes, whole: bytes) -> None:
     """Count what a disturbed run lost against an undisturbed one of the same recipe, for the summary."""
-    some, all_of_it = parsed(found, Path("found")), parsed(whole, Path("whole"))
+    some, all_of_it = parse_evidence(found, Path("found")), parse_evidence(whole, Path("whole"))
     shard = json.loads(all_of_it.recipe)["shard"]
     missing, extra = np.setdiff1d(all_of_it.ids, some.ids), len(some.ids) - len(np.unique(some.ids))
     counts = {"lost": -(-len(missing) // shard), "twice": -(-extra // shard)}

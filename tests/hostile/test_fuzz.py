@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from leastwise.attacks.threats import Linf
 from leastwise.audit.auditor import audit
-from leastwise.audit.evidence import parsed
+from leastwise.audit.evidence import parse_evidence
 from leastwise.core.parsing import number, numbers, seconds
 from leastwise.data.classes import DIGITS
 from leastwise.data.readers.arrays import read_npy, read_npz
@@ -187,7 +187,7 @@ def test_mutated_evidence_is_refused(tmp_path: Path) -> None:
         changed_content = mutated(content, rng)
         if changed_content != content:
             with pytest.raises(ValueError, match=r"is not evidence|is damaged or was edited"):
-                parsed(changed_content, tmp_path / "e")
+                parse_evidence(changed_content, tmp_path / "e")
 
 
 def test_random_bytes_everywhere(tmp_path: Path) -> None:
@@ -203,4 +203,4 @@ def test_random_bytes_everywhere(tmp_path: Path) -> None:
             with suppress(ValueError, OSError):
                 read(place)
         with suppress(ValueError):
-            parsed(content, tmp_path / "e")
+            parse_evidence(content, tmp_path / "e")

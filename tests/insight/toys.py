@@ -6,8 +6,9 @@ import numpy as np
 import torch
 
 from leastwise.attacks.base import Clean
-from leastwise.audit.evidence import Evidence, record
-from leastwise.data.dataset import Groups
+from leastwise.audit.evidence import Evidence
+from leastwise.audit.record import make_record
+from leastwise.data.classes import Groups
 
 NAMES = ("ant", "bee", "cow", "dog", "elk")
 
@@ -25,7 +26,7 @@ def evidence_of(
     records = {}
     for name, values in logits.items():
         z = torch.from_numpy(np.asarray(values, dtype=np.float64))
-        records[name] = record(z, y, x, Clean().seen(z, x, y))
+        records[name] = make_record(z, y, x, Clean().seen(z, x, y))
     ids = np.arange(len(y)) if ids is None else ids
     return Evidence(ids.astype(np.int32), labels.astype(np.int32), names, records, '{"data":"made"}', groups)
 

@@ -18,8 +18,7 @@ from leastwise.attacks.goals import CE
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Linf
 from leastwise.audit.auditor import Planned, Step, make_auditor
-from leastwise.audit.evidence import FILE
-from leastwise.audit.evidence import load as load_evidence
+from leastwise.audit.evidence import EVIDENCE_FILE, load_evidence
 from leastwise.data.dataset import Dataset
 from leastwise.data.loading import load
 from leastwise.jobs import ledger
@@ -92,11 +91,11 @@ def test_an_interrupted_audit_attacks_only_what_is_left(
 
     with pytest.raises(Cut):
         task(model, unbalanced, tmp_path / "cut").run(cut)
-    assert not (tmp_path / "cut" / FILE).exists()
+    assert not (tmp_path / "cut" / EVIDENCE_FILE).exists()
     later: list[Step] = []
     again = task(model, unbalanced, tmp_path / "cut")
     again.run(lambda event: later.append(event) if isinstance(event, Step) else None)
-    assert (tmp_path / "cut" / FILE).read_bytes() == whole and again.finished
+    assert (tmp_path / "cut" / EVIDENCE_FILE).read_bytes() == whole and again.finished
     assert len(later) <= len(seen) + 20 and later[-1].fraction == 1 and not (tmp_path / "cut" / SHARDS).exists()
     if after == 9:
         assert later[0].fraction > seen[0].fraction  # what was committed was not done again
@@ -121,7 +120,7 @@ def test_a_damaged_shard_is_found_and_done_again(model: Classifier, unbalanced: 
     )
     shards = -(-len(unbalanced) // 7)
     assert fractions[0] < 1 / shards  # the first shard's attack was done again
-    assert (tmp_path / "cut" / FILE).read_bytes() == whole
+    assert (tmp_path / "cut" / EVIDENCE_FILE).read_bytes() == whole
 
 
 def test_another_seed_never_meets_old_shards(model: Classifier, unbalanced: Dataset, tmp_path: Path) -> None:
@@ -136,7 +135,7 @@ def test_another_seed_never_meets_old_shards(model: Classifier, unbalanced: Data
     other.run(lambda event: first.append(event.fraction) if isinstance(event, Step) else None)
     assert first[0] < 0.2
     alone = make_auditor(model, unbalanced, CONDITIONS, seed=1, batch_size=4, shard=7).part(unbalanced)
-    assert (tmp_path / FILE).read_bytes() == alone.to_bytes()
+    assert (tmp_path / EVIDENCE_FILE).read_bytes() == alone.to_bytes()
 
 
 def test_a_time_budget_takes_whole_shards_and_says_what_it_left_out(
@@ -212,4 +211,4 @@ def test_killed_at_random_moments_it_ends_with_the_same_bytes(tmp_path: Path) ->
         run.wait()
     assert killed >= 10
     assert begin("killed").wait(timeout=300) == 0
-    assert (tmp_path / "killed" / FILE).read_bytes() == (tmp_path / "whole" / FILE).read_bytes()
+    assert (tmp_path / "killed" / EVIDENCE_FILE).read_bytes() == (tmp_path / "whole" / EVIDENCE_FILE).read_bytes()

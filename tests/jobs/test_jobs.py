@@ -114,7 +114,7 @@ def test_the_engine_trains_and_audits_once(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "m" / "recipe.json").read_text())["key"] == key(JOB)
 
     found = task(CHECK, tmp_path / "a", model=tmp_path / "m").run()
-    loaded = evidence.load(found)
+    loaded = evidence.load_evidence(found)
     assert loaded.tally("clean").n.tolist() == [5] * 10
     model = load_checkpoint(checkpoint)
     x, y, _ = load("fashion-mini/test").take(5).batch(np.arange(50))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from leastwise.audit.evidence import load
+from leastwise.audit.evidence import load_evidence
 from leastwise.cli.main import main
 from leastwise.cli.study import audit_job
 from leastwise.jobs.job import Train, ordered
@@ -120,7 +120,7 @@ def test_a_study_is_done_once_and_gives_the_tables(
     table = (tmp_path / "o" / "study.csv").read_text()
     assert len(table.splitlines()) == 1 + 4 * 2
     folders = sorted((tmp_path / "o").glob("audit-*"))
-    assert len(folders) == 4 and all(len(load(folder).ids) == 20 for folder in folders)
+    assert len(folders) == 4 and all(len(load_evidence(folder).ids) == 20 for folder in folders)
     shown = (tmp_path / "o" / "index.html").read_text()
     assert "&lt;b&gt;two&lt;/b&gt; methods" in shown and "eps 0.05" in shown
     stamps = {folder: (folder / "evidence.safetensors").stat().st_mtime_ns for folder in folders}

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from leastwise.audit.auditor import audit
-from leastwise.audit.evidence import load
+from leastwise.audit.evidence import load_evidence
 from leastwise.cli.main import main
 from leastwise.jobs.folder import RUN, claimed
 from leastwise.models.load.checkpoint import load_checkpoint
@@ -61,7 +61,7 @@ def test_a_training_and_its_audit_leave_small_folders_that_are_found_again(runne
     assert (found.evidence.conditions["pgd2"].predicted == again.conditions["pgd2"].predicted).all()
     assert found.moments is not None and found.plane is not None and found.plane.shape == (len(again.ids), 2)
     assert len(store.found(ROBUST).dynamics) == 2
-    assert load(store.folder(wanted)).ids.tolist() == again.ids.tolist()  # as `leastwise report` reads it
+    assert load_evidence(store.folder(wanted)).ids.tolist() == again.ids.tolist()  # as `leastwise report` reads it
 
 
 def test_what_recipes_share_is_done_once(runner: Runner) -> None:

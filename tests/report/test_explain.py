@@ -12,7 +12,8 @@ from PIL import Image
 
 from leastwise.audit.evidence import Evidence
 from leastwise.cli.main import main
-from leastwise.data.dataset import Dataset, Groups
+from leastwise.data.classes import Groups
+from leastwise.data.dataset import Dataset
 from leastwise.insight.features import Moments, inter_class_similarity, intra_class_variance
 from leastwise.report.explain.reasons import FILE, across, beside, carried, homed, overfitted, reasons
 from leastwise.report.explain.text import explain_page, explain_text, sheet

@@ -7,13 +7,14 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
 
+from leastwise.attacks.codes import BROKEN as BROKEN
+from leastwise.attacks.codes import FINE as FINE
+from leastwise.attacks.codes import FLAT as FLAT
+from leastwise.attacks.codes import NEVER as NEVER
 from leastwise.attacks.threats import Radius
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Logits, Mask
 from leastwise.models.classifier import inference
-
-NEVER = -1  # the step of an example that was not fooled
-FINE, FLAT, BROKEN = 0, 1, 2  # troubles: nothing; an input gradient that was zero; numbers that were not finite
 
 Keep = Literal["last", "fooled"]  # run to the end; or let examples leave at their first misclassified point
 

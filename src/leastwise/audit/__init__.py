@@ -10,14 +10,14 @@ from leastwise.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from leastwise.audit.auditor import Auditor, audit, make_auditor
-    from leastwise.audit.evidence import Evidence, load
+    from leastwise.audit.evidence import Evidence, load_evidence
 
-__all__ = ["Auditor", "Evidence", "audit", "load", "make_auditor"]
+__all__ = ["Auditor", "Evidence", "audit", "load_evidence", "make_auditor"]
 
 __getattr__ = lazy_names(
     __name__,
     {
         "auditor": "Auditor audit make_auditor",
-        "evidence": "Evidence load",
+        "evidence": "Evidence load_evidence",
     },
 )

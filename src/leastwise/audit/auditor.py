@@ -13,7 +13,8 @@ from torch import nn
 
 from leastwise.attacks.base import BROKEN, Attack, Clean, Outcome, notes, uses_gradients
 from leastwise.attacks.cost import Passes, most_passes
-from leastwise.audit.evidence import Evidence, Record, join, record
+from leastwise.audit.evidence import Evidence, Record, join_records
+from leastwise.audit.record import make_record
 from leastwise.core.counts import Tally
 from leastwise.core.noise import Noise, shuffled
 from leastwise.core.recipe import canonical, key
@@ -174,10 +175,10 @@ class Auditor:
                 so_far = so_far + Tally.count(y, z.argmax(dim=1) == y, data.k)
                 if self.recipe.images:
                     kept(number, ids, outcome.x_adv)
-                yield record(z, y, x, outcome, self.in_8_bits(outcome.x_adv) if self.recipe.images else None)
+                yield make_record(z, y, x, outcome, self.in_8_bits(outcome.x_adv) if self.recipe.images else None)
                 heard(float(so_far.n.sum()), so_far)
 
-        return join(batches(), len(positions))
+        return join_records(batches(), len(positions))
 
     def in_8_bits(self, x_adv: Images) -> Logits:
         with torch.no_grad():
@@ -291,7 +292,7 @@ def tallied(data: Dataset, positions: "np.ndarray", found: Record) -> Tally:
 def assembled(pieces: Iterable[Record], data: Dataset, shards: Sequence["np.ndarray"]) -> Record:
     """One condition on all examples, in the order of their ids, from its pieces in the order of the shards."""
     positions = np.concatenate(shards)
-    return join(pieces, len(positions), np.argsort(data.ids[positions]))
+    return join_records(pieces, len(positions), np.argsort(data.ids[positions]))
 
 
 def usual_shard(k: int, batch: int) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.special import bdtr
 
-from leastwise.audit.evidence import FEW, Evidence
+from leastwise.audit.evidence import MOST_NAMED, Evidence
 
 LEVEL = 0.01
 QUERIES = ("Square", "NAttack", "Transfer", "RandomNoise")  # attacks that see no gradient of this model
@@ -34,9 +34,9 @@ class Sign:
 
     def sentence(self, names: tuple[str, ...]) -> str:
         shown = ", ".join(
-            f"{names[c]} {100 * gain:+.1f}" for c, gain in list(zip(self.classes, self.gains, strict=True))[:FEW]
+            f"{names[c]} {100 * gain:+.1f}" for c, gain in list(zip(self.classes, self.gains, strict=True))[:MOST_NAMED]
         )
-        more = ", …" if len(self.classes) > FEW else ""
+        more = ", …" if len(self.classes) > MOST_NAMED else ""
         return f"{self.stronger} left more standing than {self.weaker} ({shown}{more} points): {self.why}"
 
 
@@ -123,7 +123,7 @@ def restarts_matter(evidence: Evidence) -> tuple[str, ...]:
         share = np.bincount(evidence.labels[later], minlength=evidence.k) / np.maximum(n, 1)
         worst = [c for c in np.argsort(-share) if share[c] >= RESTARTS_MATTER]
         if worst:
-            shown = ", ".join(f"{evidence.names[c]} {100 * share[c]:.1f} %" for c in worst[:FEW])
+            shown = ", ".join(f"{evidence.names[c]} {100 * share[c]:.1f} %" for c in worst[:MOST_NAMED])
             said.append(
                 f"under {name} restarts after the first broke many images ({shown}): one random start is not enough"
             )

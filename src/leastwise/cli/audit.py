@@ -30,7 +30,7 @@ class Audit:
     """how far an attack may go, in pixel units of [0, 1]; several, separated by commas, make a security curve"""
     time_budget: Annotated[str, tyro.conf.arg(metavar="TIME")] = ""
     """90s, 20m, 2h: audit as many images, drawn at random, as fit, and say how many were left out"""
-    costs: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    costs: Annotated[str, tyro.conf.arg(metavar="EVIDENCE_FILE")] = ""
     """what mistakes cost: a CSV file with a row per true and a column per predicted class; 1 each unless given"""
     save_adversarial: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """keep the attacked images, bit by bit, and say how many attacks survive in 8 bits"""
@@ -52,7 +52,7 @@ class Audit:
         model, data, threat, device = target.ready(console, radii[0], self.attack, where.threads(target.threads))
         from leastwise.attacks.registry import named_all, over_radii
         from leastwise.audit.auditor import make_auditor
-        from leastwise.audit.evidence import FILE, load
+        from leastwise.audit.evidence import EVIDENCE_FILE, load_evidence
         from leastwise.core.files import write_json
         from leastwise.jobs.audit import audit_task
         from leastwise.jobs.folder import SUMMARY
@@ -88,10 +88,10 @@ class Audit:
             with where.hands() as hands:
                 with progress(console, "audit", data.names) as watch:
                     task.run(watch, self.fresh, hands)
-        found = load(task.folder)
+        found = load_evidence(task.folder)
         if found.groups != data.groups:  # the classes were grouped otherwise when the evidence was made
             found = replace(found, groups=data.groups)
-            found.save(task.folder / FILE)
+            found.save(task.folder / EVIDENCE_FILE)
         made = summary(found, facts(task.folder), cost)
         write_json(task.folder / SUMMARY, made)
         print_classes(console, found, target.model)

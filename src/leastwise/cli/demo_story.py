@@ -11,7 +11,7 @@ from leastwise.attacks.makers import Threat
 from leastwise.attacks.pgd import PGD, Uniform
 from leastwise.attacks.registry import named_all
 from leastwise.attacks.threats import Linf
-from leastwise.audit.evidence import load
+from leastwise.audit.evidence import load_evidence
 from leastwise.core.files import write_atomic, write_json
 from leastwise.data.loading import DEFAULT
 from leastwise.jobs.folder import SUMMARY, claimed
@@ -77,7 +77,7 @@ def demo(
         with progress(console, label, task.names) as watch:
             # What an earlier demo of another seed or version left in its own folder makes room.
             task.run(watch, fresh=fresh or claimed(folder) not in (None, task.claim))
-    found = {name: load(out / name) for name in jobs}
+    found = {name: load_evidence(out / name) for name in jobs}
     for name, one in found.items():
         write_json(out / name / SUMMARY, summary(one, facts(out / name)))
         print_classes(console, one, f"{name}, eps {EPS:g}")

@@ -110,7 +110,7 @@ class Explain:
         from leastwise.attacks.base import Clean
         from leastwise.attacks.registry import named_all
         from leastwise.audit.auditor import make_auditor
-        from leastwise.audit.evidence import load
+        from leastwise.audit.evidence import load_evidence
         from leastwise.insight.features import moments as moments_of_geometry
         from leastwise.insight.features import own_plane, principal_plane, scatter
         from leastwise.jobs.audit import audit_task
@@ -132,7 +132,7 @@ class Explain:
         if not task.finished:
             with progress(console, "audit", data.names) as watch:
                 task.run(watch, False)
-        evidence = replace(load(folder), groups=data.groups)  # superclasses may be others than at its time
+        evidence = replace(load_evidence(folder), groups=data.groups)  # superclasses may be others than at its time
         moments, points = None, None
         size = {"batch_size": target.batch_size} if target.batch_size else {}
         try:

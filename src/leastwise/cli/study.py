@@ -121,7 +121,7 @@ def carried_out(
     console: "Console", jobs: "dict[Cell, AuditJob]", out: Path, device: str, threads: int, hands: "Hands"
 ) -> "list[Row]":
     """Trainings first, side by side on a cluster; then the audits, whose shards are spread over it."""
-    from leastwise.audit.evidence import load
+    from leastwise.audit.evidence import load_evidence
     from leastwise.core.files import write_json
     from leastwise.core.recipe import key
     from leastwise.jobs.errands import Errand, train_all, training_errand
@@ -154,7 +154,7 @@ def carried_out(
         if not task.finished:
             with progress(console, f"audit {cell}", task.names) as watch:
                 task.run(watch, hands=hands)
-        found = load(folder)
+        found = load_evidence(folder)
         write_json(folder / SUMMARY, summary(found, facts(folder)))
         rows += rows_of(cell, found, folder.name)
     return rows

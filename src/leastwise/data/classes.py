@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from leastwise.data.dataset import Groups
+Groups = tuple[tuple[str, tuple[int, ...]], ...]  # superclasses: a name and its classes
 
 DIGITS = tuple("0123456789")
 FASHION = (

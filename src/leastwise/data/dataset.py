@@ -16,6 +16,7 @@ from leastwise.core.files import sha256
 from leastwise.core.noise import shuffled
 from leastwise.core.text import escape_unprintable
 from leastwise.core.types import Images, Labels
+from leastwise.data.classes import Groups
 
 UNNAMED_CLASSES = 1000  # without names, that many are believed whatever the number of images
 HASH_BLOCK = 1 << 24  # bytes hashed at a time, about
@@ -35,9 +36,6 @@ class Fingerprinted(Protocol):
     """Rows that know a digest of their content without decoding it, such as files whose bytes were hashed."""
 
     def fingerprint(self, rows: Int[np.ndarray, " n"], /) -> bytes: ...
-
-
-Groups = tuple[tuple[str, tuple[int, ...]], ...]  # superclasses: a name and its classes
 
 
 class Batch(NamedTuple):

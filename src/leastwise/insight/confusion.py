@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from leastwise.audit.evidence import Evidence
-from leastwise.data.dataset import Groups
+from leastwise.data.classes import Groups
 from leastwise.insight.features import PerClass
 from leastwise.insight.superclasses import Partition, partition
 

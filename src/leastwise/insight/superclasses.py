@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Int
 
 from leastwise.core.counts import Tally
-from leastwise.data.dataset import Groups
+from leastwise.data.classes import Groups
 
 Partition = Int[np.ndarray, " k"]  # the number of each class's part
 

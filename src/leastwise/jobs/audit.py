@@ -15,7 +15,7 @@ import torch
 from leastwise import __version__
 from leastwise.audit import race as races
 from leastwise.audit.auditor import Auditor, Meanwhile, Planned, Ready, Step, assembled, at_most, tallied
-from leastwise.audit.evidence import FILE, Record, parsed
+from leastwise.audit.evidence import EVIDENCE_FILE, Record, parse_evidence
 from leastwise.audit.race import RaceRecipe, Survived, check, lanes, race
 from leastwise.core.counts import Tally
 from leastwise.core.files import write_json
@@ -60,12 +60,14 @@ def audit_task(
                 for c, (name, _) in enumerate(auditor.recipe.conditions)
             }
             whole = replace(todo.auditor, warnings=said).evidence(data.where(np.concatenate(chosen)), records)
-            whole.save(folder / FILE)
+            whole.save(folder / EVIDENCE_FILE)
         if len(chosen) == len(shards):
             shutil.rmtree(folder / SHARDS)
 
     facts = {"kind": "audit", "key": auditor.key, "leastwise": __version__, "recipe": plain(auditor.recipe)}
-    return Task(folder, FILE, facts, data.names, work, auditor.device, in_part=budget is not None, about=about or {})
+    return Task(
+        folder, EVIDENCE_FILE, facts, data.names, work, auditor.device, in_part=budget is not None, about=about or {}
+    )
 
 
 def race_task(
@@ -210,7 +212,7 @@ def attack_shards(work: Work, hands: Hands, done: Ledger, budget: float | None, 
 
 def checked(found: Found, auditor: Auditor, data: Dataset, folder: Path) -> Record:
     """What came back, if it is evidence of these examples under this recipe."""
-    evidence = parsed(found.content, folder / found.piece.name)
+    evidence = parse_evidence(found.content, folder / found.piece.name)
     asked = np.sort(data.ids[found.piece.positions])
     if evidence.key != auditor.key or not np.array_equal(evidence.ids, asked):
         raise RuntimeError(f"{found.piece.name} came back with the evidence of another recipe or of other examples")
@@ -227,7 +229,7 @@ def finished(done: Ledger, auditor: Auditor, shard: int, condition: int) -> Reco
     content = done.read(name)
     if content is None:
         return None
-    found = parsed(content, done.folder / name)
+    found = parse_evidence(content, done.folder / name)
     return found.conditions[auditor.recipe.conditions[condition][0]] if found.key == auditor.key else None
 
 

@@ -13,7 +13,7 @@ import torch
 
 from leastwise import __version__
 from leastwise.audit.auditor import AtMost, Meanwhile, Planned, Ready, Step
-from leastwise.audit.evidence import FILE, PACKED
+from leastwise.audit.evidence import EVIDENCE_FILE, PACKED_FILE
 from leastwise.core.files import check_writable, locked, write_json
 from leastwise.core.memory import steady_memory
 from leastwise.jobs.executor import HERE, Hands
@@ -30,7 +30,7 @@ SHARDS = "shards"  # of an audit that has not attacked everything yet
 IMAGES = "adversarial"  # attacked images, if they were asked for
 RACE = "race.json"
 SUMMARY = "summary.json"  # made from the evidence by the report, and never left beside another audit's
-OUTPUTS = (*FILES, FILE, PACKED, RACE, SUMMARY, RUN, MANIFEST)
+OUTPUTS = (*FILES, EVIDENCE_FILE, PACKED_FILE, RACE, SUMMARY, RUN, MANIFEST)
 
 Event = Step_of_train | Epoch | Step | Meanwhile | Ready | AtMost | Planned | Round
 Watch = Callable[[Event], None]

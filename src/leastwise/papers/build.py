@@ -10,7 +10,8 @@ from leastwise.attacks.threats import L2, Ball, Linf
 from leastwise.attacks.transfer import Transfer, surrogate
 from leastwise.audit.auditor import Conditions
 from leastwise.audit.surgery import binary, coloured, matched, removed, replace_background, targeted_set
-from leastwise.data.dataset import Dataset, Groups
+from leastwise.data.classes import Groups
+from leastwise.data.dataset import Dataset
 from leastwise.data.loading import load
 from leastwise.models.classifier import Classifier
 from leastwise.papers.recipes import Images, Measured, made, made_steps

@@ -13,7 +13,7 @@ from leastwise.attacks.base import Clean
 from leastwise.audit import auditor as audits
 from leastwise.audit import evidence as evidences
 from leastwise.audit.auditor import TRIAL_FROM, Auditor, Conditions
-from leastwise.audit.evidence import Evidence, pack
+from leastwise.audit.evidence import Evidence, pack_evidence
 from leastwise.core.files import write_atomic
 from leastwise.core.json_values import with_nulls
 from leastwise.core.recipe import key
@@ -70,10 +70,10 @@ class Runner:
         # An unfinished result of another version, or of a network that was trained anew, makes room.
         task.run(watch, fresh=claimed(task.folder) not in (None, task.claim), hands=hands)
         if not task.finished:
-            raise ValueError(evidences.load(task.folder).warnings[-1])  # images that nobody could attack
+            raise ValueError(evidences.load_evidence(task.folder).warnings[-1])  # images that nobody could attack
         if isinstance(recipe, Measured):
             self.keep(recipe, task.folder)
-            pack(task.folder)
+            pack_evidence(task.folder)
         self.tidy(task.folder)
 
     def tidy(self, folder: Path) -> None:

@@ -18,7 +18,7 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
 from leastwise import __version__
-from leastwise.audit.evidence import PACKED, load
+from leastwise.audit.evidence import PACKED_FILE, load_evidence
 from leastwise.core.counts import Tally
 from leastwise.core.files import sha256, write_atomic
 from leastwise.core.recipe import key
@@ -90,7 +90,7 @@ class Store:
             return Found(epochs=tuple(map(tally, own)), dynamics=lines)
         moments, plane = features(folder) if "features" in recipe.keeps else (None, None)
         pictures = read_pictures(folder, recipe.conditions) if (folder / PICTURES).is_file() else ()
-        evidence = load(folder)
+        evidence = load_evidence(folder)
         if not recipe.each_epoch:
             return Found(evidence, moments, plane=plane, pictures=pictures)
         looks = self.each_epoch(recipe)
@@ -127,7 +127,7 @@ def files(recipe: Recipe) -> tuple[str, ...]:
         return WEIGHTS, EPOCHS
     if unknown := set(recipe.keeps) - set(KEPT):
         raise ValueError(f"{', '.join(sorted(unknown))} cannot be kept: choose {', '.join(KEPT)}")
-    return PACKED, *dict.fromkeys(KEPT[name] for name in recipe.keeps)
+    return PACKED_FILE, *dict.fromkeys(KEPT[name] for name in recipe.keeps)
 
 
 def digest(file: Path) -> str:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leastwise.audit.evidence import FEW, Evidence
+from leastwise.audit.evidence import MOST_NAMED, Evidence
 from leastwise.report.security_curves import curves, half_lost
 from leastwise.report.terminal.table import pick
 from leastwise.report.text import percent, span
@@ -67,7 +67,7 @@ def remarks(found: Finding) -> tuple[str, ...]:
     if len(candidates) == 1:
         first = candidates[0]
         said = [f"{found.names[first]} is the worst class with probability {shown(found.probability[first])}"]
-    elif len(candidates) <= FEW:
+    elif len(candidates) <= MOST_NAMED:
         said = [f"which class is the worst is open: {', '.join(likely)}"]
     else:
         said = [f"which class is the worst is open: {len(candidates)} classes hold it with probability 95 %"]

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from leastwise.audit.evidence import Evidence
-from leastwise.data.dataset import Groups
+from leastwise.data.classes import Groups
 from leastwise.insight.confusion import confusion
 from leastwise.report.charts.bars import Bar, Difference, Line, Spec, bars, curves, deviations, differences, ranks
 from leastwise.report.charts.heatmap import Look, heat

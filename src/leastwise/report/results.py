@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from leastwise.audit.evidence import load
+from leastwise.audit.evidence import load_evidence
 from leastwise.jobs.folder import MANIFEST, RUN
 from leastwise.report.explain.reasons import beside
 from leastwise.report.page.page import Audited
@@ -15,7 +15,7 @@ from leastwise.report.page.page import Audited
 def opened(folder: Path) -> Audited:
     """One audit, under the name of its model as it was typed, or else of its folder."""
     run = facts(folder)
-    found = load(folder)
+    found = load_evidence(folder)
     return Audited(str(run.get("model") or folder.resolve().name), found, run, beside(folder, found))
 
 

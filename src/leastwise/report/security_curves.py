@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from leastwise.attacks.base import Clean
 from leastwise.attacks.min_norm.ddn_fmn import median_distance
-from leastwise.audit.evidence import FEW, Evidence
+from leastwise.audit.evidence import MOST_NAMED, Evidence
 from leastwise.audit.masking import ball_of
 from leastwise.core.parsing import number
 
@@ -96,9 +96,9 @@ def half_lost(curve: Curve, names: tuple[str, ...]) -> str:
     smallest = radius_text(curve.radii[0], curve.norm)
     said = [
         f"{names[c]} {f'before {smallest}' if np.isnan(curve.half[c]) else radius_text(curve.half[c], curve.norm)}"
-        for c in lost[:FEW]
+        for c in lost[:MOST_NAMED]
     ]
-    more = f", {len(lost) - FEW} more later" if len(lost) > FEW else ""
+    more = f", {len(lost) - MOST_NAMED} more later" if len(lost) > MOST_NAMED else ""
     never = f"; {kept} stay above it up to {radius_text(curve.radii[-1], curve.norm)}" if kept else ""
     return f"Accuracy under {curve.attack} falls below 50 % at eps: {', '.join(said)}{more}{never}."
 

@@ -10,7 +10,7 @@ from leastwise.audit.evidence import Evidence
 from leastwise.audit.masking import cautions
 from leastwise.core.counts import ClassFrame
 from leastwise.core.json_values import finite_or_none, with_nulls
-from leastwise.data.dataset import Groups
+from leastwise.data.classes import Groups
 from leastwise.report.fairness import fairness
 from leastwise.report.leaderboard import leaderboard
 from leastwise.report.security_curves import Curve, curves, nearest_mistakes

@@ -14,8 +14,8 @@ import numpy as np
 from jaxtyping import Int, Integer, UInt8
 
 from leastwise.core.text import escape_unprintable, one_line
-from leastwise.data.classes import read_text
-from leastwise.data.dataset import Dataset, Groups, ImageRows
+from leastwise.data.classes import Groups, read_text
+from leastwise.data.dataset import Dataset, ImageRows
 
 SAVED_AT_ONCE = 256  # images
 LARGE, MOST_PACKING = 32 << 20, 500  # bytes from which packing is looked at, and how many times smaller it may make

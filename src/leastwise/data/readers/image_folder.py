@@ -23,7 +23,8 @@ from leastwise.core.files import sha256, write_atomic
 from leastwise.core.progress import ProgressCallback, ignore_progress
 from leastwise.core.text import escape_unprintable, one_line
 from leastwise.data.cache import cache_root
-from leastwise.data.dataset import Dataset, Groups
+from leastwise.data.classes import Groups
+from leastwise.data.dataset import Dataset
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp"})
 RESIZE = 256 / 224  # the shorter side before the centre crop, as a multiple of the crop (ImageNet's convention)

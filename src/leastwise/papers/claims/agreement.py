@@ -8,7 +8,7 @@ from scipy.stats import rankdata
 
 from leastwise.audit.evidence import Evidence
 from leastwise.core.counts import Tally
-from leastwise.data.dataset import Groups
+from leastwise.data.classes import Groups
 from leastwise.insight.accuracy_drop import percentiles
 from leastwise.insight.agreement import agreement_difference, mean_agreement, profile_similarity, rank_correlation
 from leastwise.insight.confusion import Matrix, confusion, inside_groups, symmetry

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from leastwise.audit.evidence import Evidence
-from leastwise.data.dataset import Groups
+from leastwise.data.classes import Groups
 from leastwise.insight.accuracy_drop import percentiles
 from leastwise.insight.agreement import rank_correlation
 from leastwise.insight.confusion import confusion, inside_groups

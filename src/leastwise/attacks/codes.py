@@ -1,0 +1,4 @@
+"""Numbers that stand in records for what happened to an example; readers of evidence need them without torch."""
+
+NEVER = -1  # the step of an example that was not fooled
+FINE, FLAT, BROKEN = 0, 1, 2  # troubles: nothing; an input gradient that was zero; numbers that were not finite
