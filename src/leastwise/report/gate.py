@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 def read_result(path: Path) -> Result:
     """Read the evidence of a folder, or else the counts of a summary."""
-    from leastwise.audit.evidence import file_in, load
+    from leastwise.audit.evidence import evidence_file, load_evidence
 
-    if file_in(path).is_file():
-        return from_evidence(load(path))
+    if evidence_file(path).is_file():
+        return from_evidence(load_evidence(path))
     file = path / SUMMARY if path.is_dir() else path
     if not file.is_file():
         raise ValueError(f"there is no result at {path}: give a folder that `leastwise audit` wrote, or a summary.json")
