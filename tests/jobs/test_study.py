@@ -8,7 +8,7 @@ from leastwise.audit.evidence import load_evidence
 from leastwise.cli.main import main
 from leastwise.cli.study import audit_job
 from leastwise.jobs.job import Train, ordered
-from leastwise.jobs.study import Cell, Row, Study, hardest, leaderboard, page, read_study, table_csv
+from leastwise.jobs.study import Cell, read_study
 
 SMALL = """
 title = "<b>two</b> methods"
@@ -82,30 +82,6 @@ def test_a_mistake_gets_one_sentence_and_exit_code_2(
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 1 and message in said[0], said
     assert [path.name for path in tmp_path.iterdir()] == ["s.toml"]
-
-
-def row(method: str, seed: int, worst: float, condition: str = "pgd20", overall: float = 0.5) -> Row:
-    return Row(Cell("small", method, "0.1", seed), condition, 100, overall, worst, "<cat>", 0.3, "audit-1")
-
-
-ROWS = [row("a", 0, 0.1), row("b", 0, 0.3), row("a", 1, 0.2), row("b", 1, 0.1), row("a", 0, 0.9, "clean", 0.95)]
-
-
-def test_the_highest_worst_class_comes_first_over_the_mean_of_seeds() -> None:
-    assert hardest(ROWS) == "pgd20"
-    places = leaderboard(ROWS, "pgd20")
-    assert [place.method for place in places] == ["b", "a"]
-    assert places[0].mean("worst") == pytest.approx(0.2) and places[0].spread("worst") == pytest.approx(0.02**0.5)
-
-
-def test_the_page_and_the_table_escape_what_is_not_ours() -> None:
-    made = page(Study(title="<script>x</script>", eps=("0.1",), seeds=(0, 1)), ROWS)
-    assert "<script" not in made and "&lt;script&gt;" in made and "&lt;cat&gt;" in made and "http://" not in made
-    hostile = [row("=cmd()", 0, 0.1)]
-    assert "'=cmd()" in table_csv(hostile) and table_csv(ROWS).splitlines()[0].startswith(
-        "model,method,eps,seed,condition"
-    )
-    assert table_csv(ROWS).splitlines()[1] == "small,a,0.1,0,pgd20,100,0.500000,0.100000,<cat>,0.300000,audit-1"
 
 
 @pytest.mark.medium

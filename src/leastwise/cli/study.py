@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from leastwise.jobs.executor import Hands
     from leastwise.jobs.folder import Event
     from leastwise.jobs.job import Audit as AuditJob
-    from leastwise.jobs.study import Cell, Row
+    from leastwise.jobs.study import Cell
     from leastwise.jobs.study import Study as Plan
+    from leastwise.report.study import StudyRow
 
 VARIED = ("method", "model", "eps", "seed", "data")  # what the grid itself says
 OWN = ("device", "threads", "tensorboard", "fresh", "out", "data_dir", "size")  # what the command says
@@ -57,7 +58,7 @@ class Study:
         out = Path(self.out or f"results/study-{self.file.stem}")
         console = Screen()
         from leastwise.core.files import write_atomic
-        from leastwise.jobs.study import page, table_csv
+        from leastwise.report.study import make_study_page, study_csv
         from leastwise.report.terminal.screen import say
 
         trainings = {job.model for job in jobs.values()}
@@ -68,8 +69,8 @@ class Study:
             return
         with self.where.hands() as hands:
             rows = carried_out(console, jobs, out, device, self.where.threads(self.threads), hands)
-        write_atomic(out / "study.csv", table_csv(rows).encode())
-        write_atomic(out / "index.html", page(plan, rows).encode())
+        write_atomic(out / "study.csv", study_csv(rows).encode())
+        write_atomic(out / "index.html", make_study_page(plan, rows).encode())
         print_places(console, plan, rows)
         say(console, f"Table: {out / 'study.csv'}; page: {out / 'index.html'}")
 
@@ -119,7 +120,7 @@ def of_list(value: Any) -> list[Any]:
 
 def carried_out(
     console: "Console", jobs: "dict[Cell, AuditJob]", out: Path, device: str, threads: int, hands: "Hands"
-) -> "list[Row]":
+) -> "list[StudyRow]":
     """Trainings first, side by side on a cluster; then the audits, whose shards are spread over it."""
     from leastwise.audit.evidence import load_evidence
     from leastwise.core.files import write_json
@@ -127,8 +128,8 @@ def carried_out(
     from leastwise.jobs.errands import Errand, train_all, training_errand
     from leastwise.jobs.folder import SUMMARY, Watch
     from leastwise.jobs.make import task as task_of_engine
-    from leastwise.jobs.study import rows_of
     from leastwise.report.results import facts
+    from leastwise.report.study import make_rows
     from leastwise.report.summary import summary
     from leastwise.report.terminal.progress import progress
     from leastwise.report.terminal.screen import say
@@ -147,7 +148,7 @@ def carried_out(
 
     for number, errand in enumerate(train_all(tuple(errands), hands, watching), 1):
         say(console, f"trained {number} of {len(errands)}: {errands[errand]}")
-    rows: list[Row] = []
+    rows: list[StudyRow] = []
     for cell, job in jobs.items():
         folder = out / f"audit-{key(job)[:8]}"
         task = task_of_engine(job, folder, places[job.model], device)
@@ -156,16 +157,16 @@ def carried_out(
                 task.run(watch, hands=hands)
         found = load_evidence(folder)
         write_json(folder / SUMMARY, summary(found, facts(folder)))
-        rows += rows_of(cell, found, folder.name)
+        rows += make_rows(cell, found, folder.name)
     return rows
 
 
-def print_places(console: "Console", plan: "Plan", rows: "list[Row]") -> None:
-    from leastwise.jobs.study import hardest, leaderboard
+def print_places(console: "Console", plan: "Plan", rows: "list[StudyRow]") -> None:
+    from leastwise.report.study import hardest_condition, rank_methods
     from leastwise.report.terminal.screen import say
 
-    condition = hardest(rows)
-    for place in leaderboard(rows, condition):
+    condition = hardest_condition(rows)
+    for place in rank_methods(rows, condition):
         worst, overall = 100 * place.mean("worst"), 100 * place.mean("overall")
         say(
             console,

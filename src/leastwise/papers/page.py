@@ -25,8 +25,7 @@ from leastwise.papers.scales import SCALES
 from leastwise.papers.tian2021 import drawings as tian2021
 from leastwise.papers.tradeoff2022 import drawings as tradeoff2022
 from leastwise.report.export import csv_text
-from leastwise.report.html import drawn as placed
-from leastwise.report.html import rendered
+from leastwise.report.html import number_figures, render_page
 
 PAGE = "index.html"
 NOT_SHOWN = re.compile(r"Not shown: (?P<what>.+?) \((?P<why>.+)\)\.")
@@ -142,7 +141,7 @@ def page(
         "claims_export": len(exports) - 1,
         "smoke": SMOKE if scale == "smoke" else "",
     }
-    return rendered("paper.html.j2", specs, exports, words, "leastwise.papers")
+    return render_page("paper.html.j2", words, specs=specs, exports=exports, package="leastwise.papers")
 
 
 def exhibit(
@@ -156,8 +155,8 @@ def exhibit(
         "title": one.title,
         "drawn": one.drawn,
         "basis": basis(one, scale),
-        "panels": placed(made.panels, specs),
-        "wide": placed(made.wide, specs),
+        "panels": number_figures(made.panels, specs),
+        "wide": number_figures(made.wide, specs),
         "images": made.images,
         "notes": made.notes,
         "table": None if table is None else {"columns": headed(table), "rows": as_rows(table)},

@@ -17,17 +17,20 @@ if TYPE_CHECKING:
 OWN = "leastwise.report"
 
 
-def rendered(
+def render_page(
     template: str,
-    specs: Sequence[Any],
-    exports: Sequence[Mapping[str, str]],
     words: Mapping[str, Any],
+    *,
+    specs: Sequence[Any] | None = None,
+    exports: Sequence[Mapping[str, str]] = (),
     package: str = OWN,
 ) -> str:
-    """A page from a template of a package's `assets`; `base.html.j2` and `parts.html.j2` are always there."""
-    import jinja2
+    """A page from a template of a package's `assets`; `base.html.j2` and `parts.html.j2` are always there.
 
-    from leastwise.report.charts.bars import CONFIG
+    `specs` are its charts and `exports` what its buttons copy. Without `specs` it is words and tables, and carries no
+    code at all.
+    """
+    import jinja2
 
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader([jinja2.PackageLoader(name, "assets") for name in dict.fromkeys((package, OWN))]),
@@ -36,12 +39,20 @@ def rendered(
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    code = {"payload": "", "drawing": ""} if specs is None else drawing_parts(specs, exports)
+    return environment.get_template(template).render(**code, **words)
+
+
+def drawing_parts(specs: Sequence[Any], exports: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """What a page with charts carries inside: their specifications, and the code that draws them."""
+    from leastwise.report.charts.bars import CONFIG
+
     content = {"config": CONFIG, "specs": specs, "exports": exports}
     payload = json.dumps(content, separators=(",", ":"), allow_nan=False)
-    return environment.get_template(template).render(payload=packed(payload), drawing=drawing_code(), **words)
+    return {"payload": pack_text(payload), "drawing": drawing_code()}
 
 
-def packed(text: str) -> str:
+def pack_text(text: str) -> str:
     """Compressed and in letters that are safe inside a script element: the drawing code shrinks from 0.9 to 0.4 MB."""
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
@@ -51,10 +62,10 @@ def drawing_code() -> str:
     """Vega, Vega-Lite and Vega-Embed; putting them together takes seconds and always gives the same."""
     import vl_convert
 
-    return packed(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+    return pack_text(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
 
 
-def drawn(figures: "Sequence[Figure]", specs: list[Any]) -> list[dict[str, Any]]:
+def number_figures(figures: "Sequence[Figure]", specs: list[Any]) -> list[dict[str, Any]]:
     """What the template says of the figures; their specifications are numbered and go to the payload."""
     shown = []
     for figure in figures:

@@ -9,7 +9,7 @@ from leastwise.report.charts.heatmap import Look, heat
 from leastwise.report.charts.lines import TICKS, Axes, Point, Series, grouped, lines, points
 from leastwise.report.explain.reasons import filled
 from leastwise.report.figures import CELL, LABELS, Figure
-from leastwise.report.html import drawn
+from leastwise.report.html import number_figures
 from leastwise.report.text import percent
 
 TOP = 12  # classes in a ranking
@@ -35,8 +35,8 @@ def part(made: Made, specs: list[Any]) -> dict[str, Any]:
         notes.append("Similarity and variance of features need the network itself: `leastwise explain MODEL`.")
     return {
         "sentences": sentences(made),
-        "figures": drawn(figures(made), specs),
-        "wide": drawn(maps(made), specs),
+        "figures": number_figures(figures(made), specs),
+        "wide": number_figures(maps(made), specs),
         "columns": columns,
         "rows": rows,
         "sheets": [made["sheet"]] if made.get("sheet") else [],

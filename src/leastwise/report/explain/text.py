@@ -12,7 +12,7 @@ from leastwise.report.charts.bars import Spec
 from leastwise.report.explain.page import COSINES, Made, part, ranking, signed, square
 from leastwise.report.explain.reasons import across, filled
 from leastwise.report.figures import Figure
-from leastwise.report.html import drawn, rendered
+from leastwise.report.html import number_figures, render_page
 
 ROWS = 20  # classes on a sheet
 SIDE = 64  # pixels of the longer side of an image on it
@@ -26,7 +26,7 @@ def explain_page(models: Mapping[str, Made], title: str = "Why classes are weak"
     specs: list[Spec] = []
     together = between(models, specs, NO_ATTACK) if len(models) > 1 else None
     parts = [{"name": name, "part": part(made, specs)} for name, made in models.items()]
-    return rendered("explain.html.j2", specs, [], {"title": title, "models": parts, "across": together})
+    return render_page("explain.html.j2", {"title": title, "models": parts, "across": together}, specs=specs)
 
 
 def between(models: Mapping[str, Made], specs: list[Any], otherwise: str = "") -> Words:
@@ -48,7 +48,7 @@ def between(models: Mapping[str, Made], specs: list[Any], otherwise: str = "") -
     for name, shares in found["drop_share"].items():
         made: Figure | None = ranking(first, shares, f"Share of the fall from {names[0]} to {name}, clean", "share, %")
         figures += [made] if made is not None else []
-    return {"sentences": said, "figures": drawn(figures, specs)}
+    return {"sentences": said, "figures": number_figures(figures, specs)}
 
 
 def explain_text(name: str, made: Made) -> list[str]:

@@ -13,7 +13,7 @@ from leastwise.report.class_changes import changes
 from leastwise.report.condition_stats import Finding, asides, finding, remarks
 from leastwise.report.explain.reasons import reasons
 from leastwise.report.export import table_csv, table_latex, table_markdown
-from leastwise.report.html import drawn, rendered
+from leastwise.report.html import number_figures, render_page
 from leastwise.report.page.citations import bibtex, row_of, used
 from leastwise.report.security_curves import curves
 from leastwise.report.terminal.table import pick, same_images, what_changed
@@ -50,10 +50,8 @@ def page(models: Sequence[Audited], title: str = "Class-wise robustness audit") 
     views = [view(model, made[model.name], specs, exports) for model in models]
     conditions = list(dict.fromkeys(name for model in models for name in model.evidence.conditions))
     works = used(conditions, bool(comparisons))
-    return rendered(
+    return render_page(
         "page.html.j2",
-        specs,
-        exports,
         {
             "title": title,
             "models": views,
@@ -65,6 +63,8 @@ def page(models: Sequence[Audited], title: str = "Class-wise robustness audit") 
             "bibtex": bibtex(works),
             "confidence": f"{100 * CONFIDENCE:g} %",
         },
+        specs=specs,
+        exports=exports,
     )
 
 
@@ -104,17 +104,17 @@ def view(
         "many": many,
         "end": END,
         "glance": glance(evidence, found),
-        "bars": drawn(accuracy_figures(evidence, order), specs),
-        "ranks": drawn(rank_figures(evidence), specs) if many else [],
-        "groups": drawn(group_figures(evidence, chosen.condition), specs) if evidence.groups else [],
-        "deviations": drawn(deviation_figures(evidence, deviating, order), specs),
-        "confusion": drawn([confusion_figure(evidence, chosen.condition)], specs),
+        "bars": number_figures(accuracy_figures(evidence, order), specs),
+        "ranks": number_figures(rank_figures(evidence), specs) if many else [],
+        "groups": number_figures(group_figures(evidence, chosen.condition), specs) if evidence.groups else [],
+        "deviations": number_figures(deviation_figures(evidence, deviating, order), specs),
+        "confusion": number_figures([confusion_figure(evidence, chosen.condition)], specs),
         "pairs": [
             (pair.true, pair.predicted, pair.count, pair.n, percent(pair.count / pair.n))
             for pair in top_pairs(evidence, chosen.condition)
         ],
-        "reach": drawn(reachability_figures(evidence), specs),
-        "curve": drawn([curve_figure(evidence, one) for one in curves(evidence)], specs),
+        "reach": number_figures(reachability_figures(evidence), specs),
+        "curve": number_figures([curve_figure(evidence, one) for one in curves(evidence)], specs),
         "explained": None if made is None else part(made, specs),
         "warnings": cautions(evidence),
         "conditions": list(evidence.conditions),
@@ -227,7 +227,7 @@ def compared_models(models: Sequence[Audited], specs: list[Any]) -> list[dict[st
         found = [change_figure(changes(first.evidence, other.evidence, name), name, names) for name in shown]
         sentence = what_changed(first.evidence, other.evidence, names, condition) if CLEAN in common else ""
         said = " ".join([sentence, *left_out]).strip()
-        made.append({"names": names, "sentence": said, "figures": drawn(found, specs)})
+        made.append({"names": names, "sentence": said, "figures": number_figures(found, specs)})
     return made
 
 
