@@ -14,7 +14,7 @@ TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist workst
 bench: export LEASTWISE_TEST_DATA ?= $(shell .ci/test-data)
 
 .PHONY: help setup demo smoke test test-slow test-faults lint check bench bench-cluster bench-prepare bench-train same-bits
-.PHONY: listing screenshots docs clean
+.PHONY: walks listing screenshots docs clean
 
 help:
 	@echo "make setup   create .venv with what a user needs"
@@ -30,6 +30,7 @@ help:
 	@echo "make bench-train   a training step against the way released code takes it"
 	@echo "make same-bits REV=main   training losses and weights of two revisions, bit for bit"
 	@echo "make listing   what \`leastwise list\` shows, written anew from the registries"
+	@echo "make walks   how many modules and calls four commands pass through"
 	@echo "make docs    build the guide into site/"
 	@echo "make clean   remove what these commands made"
 
@@ -97,6 +98,9 @@ same-bits: $(STAMP)-test
 
 listing: $(STAMP)-user
 	$(BIN)/python -m scripts.listing
+
+walks: $(STAMP)-bench
+	$(BIN)/python scripts/walks.py
 
 screenshots: $(STAMP)-test
 	$(BIN)/python -m scripts.screenshots results/screenshots
