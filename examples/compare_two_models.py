@@ -4,7 +4,7 @@ from leastwise.attacks import PGD, Linf, Threat, named_all
 from leastwise.audit import audit
 from leastwise.data import load
 from leastwise.models import Classifier, build
-from leastwise.statistics import class_wise
+from leastwise.statistics import compare_class_wise
 from leastwise.training import PGDAT, Objective, Standard, Training, fit
 
 INNER = PGD(Linf(0.05), step=0.035, steps=2)
@@ -22,7 +22,7 @@ def main() -> None:
     conditions = named_all("clean,pgd10", Threat(Linf(0.05), step=0.0125))
     plain, robust = (audit(trained(objective), test, conditions) for objective in (Standard(), PGDAT(INNER)))
     for condition in plain.conditions:
-        found = class_wise(plain.correct(condition), robust.correct(condition), plain.labels, plain.k)
+        found = compare_class_wise(plain.correct(condition), robust.correct(condition), plain.labels, plain.k)
         for name, pair, p in zip(plain.names, found.classes, found.adjusted, strict=True):
             assert pair is not None
             print(f"{condition:6} {name:12} {pair.difference:+.3f} [{pair.low:+.3f}, {pair.high:+.3f}]  p = {p:.3f}")

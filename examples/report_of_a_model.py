@@ -9,7 +9,7 @@ from leastwise.models import build
 from leastwise.report import from_evidence
 from leastwise.report.page.page import Audited, page
 from leastwise.statistics.gate.decide import decide
-from leastwise.statistics.gate.language import parse
+from leastwise.statistics.gate.language import parse_term
 from leastwise.training import Training, fit
 
 
@@ -20,7 +20,7 @@ def main() -> None:
     threat = Threat(Linf(0.02), step=0.005)
     names = over_radii("clean,pgd10", ["0.005", "0.01", "0.02"], threat)
     found = audit(network, load("fashion-mini/test").take(50), named_all(names, threat))
-    for verdict in decide([parse("worst(pgd10[0.01]) >= 0.05")], from_evidence(found), {}):
+    for verdict in decide([parse_term("worst(pgd10[0.01]) >= 0.05")], from_evidence(found), {}):
         print(verdict.term.text, "->", verdict.outcome.value, f"[{verdict.low:.3f}, {verdict.high:.3f}]")
     file = Path("report.html")
     file.write_text(page([Audited("small network", found)]))

@@ -15,10 +15,10 @@ from leastwise.report.compare import change_cells
 from leastwise.report.export import table_latex, table_markdown
 from leastwise.report.results import opened_all, told_apart
 from leastwise.report.summary import summary
-from leastwise.statistics.intervals import exact
-from leastwise.statistics.paired import class_wise, paired
-from leastwise.statistics.power import same_images
-from leastwise.statistics.seeds import groups
+from leastwise.statistics.intervals import exact_interval
+from leastwise.statistics.paired import compare_class_wise, compare_paired
+from leastwise.statistics.power import images_on_same_images
+from leastwise.statistics.seeds import compare_groups
 from tests.report.evidence_made_up import evidence
 
 
@@ -85,7 +85,7 @@ def test_bounds_are_exact_and_shared_among_the_demands(
 ) -> None:
     _, out, _ = run(capsys, "gate", results["a"], "accuracy(cat, pgd20) >= 0", "accuracy(dog, pgd20) >= 0")
     tally = evidence(10, 200).tally("pgd20")
-    low, high = exact(tally.correct.numpy()[[3, 5]], tally.n.numpy()[[3, 5]], 0.975)
+    low, high = exact_interval(tally.correct.numpy()[[3, 5]], tally.n.numpy()[[3, 5]], 0.975)
     for line, bottom, top in zip(out.splitlines(), low, high, strict=True):
         assert f"[{100 * bottom:.1f}, {100 * top:.1f}]" in line
 
@@ -185,7 +185,7 @@ def test_single_models_are_paired_image_by_image(
     code, out, _ = run(capsys, "compare", results["a"], results["b"], "-o", str(file), "--condition", "pgd20")
     a, b = evidence(10, 200), evidence(10, 200, 0.3)
     made = json.loads(file.read_text())
-    found = class_wise(a.correct("pgd20"), b.correct("pgd20"), a.labels, 10)
+    found = compare_class_wise(a.correct("pgd20"), b.correct("pgd20"), a.labels, 10)
     told = made["changes"][0]["conditions"]["pgd20"]
     for c, one in enumerate(told["classes"]):
         pair = found.classes[c]
@@ -193,7 +193,7 @@ def test_single_models_are_paired_image_by_image(
         assert one["p_adjusted"] == found.adjusted[c] and one["significant"] == (found.adjusted[c] < 0.05)
         line = next(line for line in out.splitlines() if line.startswith(a.names[c]))
         assert f"{100 * pair.difference:+.1f}" in line and line.rstrip().endswith("*") == one["significant"]
-    assert told["overall"]["difference"] == paired(a.correct("pgd20"), b.correct("pgd20")).difference
+    assert told["overall"]["difference"] == compare_paired(a.correct("pgd20"), b.correct("pgd20")).difference
     assert code == 0 and "class profiles of" in out
     cosine = made["agreement"][0]["conditions"]["pgd20"]["cosine"]
     x, y = (e.tally("pgd20").accuracy.numpy() for e in (a, b))
@@ -212,7 +212,7 @@ def test_groups_of_seeds_separate_training_from_test_noise(
     code, out, _ = run(capsys, "compare", *sides, "-o", str(file), "--names", "plain,fair", "--condition", "pgd20")
     told = json.loads(file.read_text())["changes"][0]["conditions"]["pgd20"]["overall"]
     hits = [[evidence(10, 200, s).correct("pgd20") for s in side] for side in ((0.0, 0.01, 0.02), (0.3, 0.31, 0.32))]
-    found = groups(hits[0], hits[1])
+    found = compare_groups(hits[0], hits[1])
     assert (told["difference"], told["low"], told["high"]) == (found.difference, found.low, found.high)
     assert told["training_sd"] == [found.training_a, found.training_b] and told["test_error"] == found.test
     assert code == 0 and "fair minus plain" in out and "sd over trainings" in out and "plain (3 trainings)" in out
@@ -295,7 +295,7 @@ def test_models_are_called_as_they_were_typed_or_as_their_folders(tmp_path: Path
 
 def test_power_says_what_the_formulas_say(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "power", "3%", "--disagreement", "0.2", "--tests", "10")
-    assert code == 0 and out.startswith(f"{same_images(0.03, 0.2, tests=10):,} images per class")
+    assert code == 0 and out.startswith(f"{images_on_same_images(0.03, 0.2, tests=10):,} images per class")
     assert (
         "to tell accuracies of 20 % and 25 %"
         in run(capsys, "power", "5%", "--between", "classes", "--accuracy", "20%")[1]

@@ -24,7 +24,7 @@ from leastwise.data.readers.mnist import read_idx_set
 from leastwise.data.readers.svhn import read_svhn
 from leastwise.jobs.study import read_study
 from leastwise.models.load.checkpoint import read_torch
-from leastwise.statistics.gate.language import parse
+from leastwise.statistics.gate.language import parse_term
 from leastwise.training.registry import method
 from leastwise.training.settings import changed
 from tests.faults.toys import CONDITIONS, Trapped, images
@@ -48,7 +48,7 @@ TOML = """methods = [ ] "trades" \n eps 0.1 seeds 1 , [train] [[audit]] { } \"\"
 @given(st.text(max_size=60) | of(GATES))
 def test_gates(text: str) -> None:
     with suppress(ValueError):
-        term = parse(text)
+        term = parse_term(text)
         assert term.text == text.strip() and term.comparison in (">=", "<=", ">", "<")
 
 

@@ -25,8 +25,8 @@ from leastwise.papers.recipes import Measured, Recipe
 from leastwise.papers.registry import PAPERS, narrowed, planned
 from leastwise.papers.results import Found, Results, View
 from leastwise.papers.scales import scale
-from leastwise.statistics.intervals import wilson
-from leastwise.statistics.spread import spread
+from leastwise.statistics.intervals import wilson_interval
+from leastwise.statistics.spread import measure_spread
 from tests.insight.toys import evidence_of, predicting
 from tests.papers.results_made_up import found, with_recipe
 
@@ -112,14 +112,14 @@ def test_tian_table_1_is_computed_from_the_images() -> None:
     right = 90 - 9 * np.arange(10)
     made = ours("tian2021/table1", {recipe: of_predictions(recipe, dict.fromkeys(recipe.conditions, right))})
     for c in range(10):
-        low, high = wilson(np.array([right[c]]), np.array([100]))
+        low, high = wilson_interval(np.array([right[c]]), np.array([100]))
         assert made["Madry PGD", str(c)] == pytest.approx((right[c], 100 * low[0], 100 * high[0]))
     total, cv, mcd = (made["Madry PGD", column] for column in ("Tot", "CV", "MCD"))
     assert not isinstance(total, str) and not isinstance(cv, str) and not isinstance(mcd, str)
     assert (total[0], cv[0], mcd[0]) == pytest.approx((49.5, 81 * 99 / 12, 81))
     assert cv[1] < cv[0] < cv[2] and mcd[1] < 81 < mcd[2]
     clean = made["Madry PGD", "CV without noise"]
-    expected = 1e4 * spread(right, np.full(10, 100)).debiased
+    expected = 1e4 * measure_spread(right, np.full(10, 100)).debiased
     assert not isinstance(clean, str) and clean[0] == pytest.approx(expected) and clean[0] < cv[0]
     assert made["TRADES PGD", "Tot"] == NOT_RUN and made["Madry CW∞", "Tot"] == NOT_RUN
 
@@ -168,7 +168,7 @@ def test_a_count_of_confusions_and_its_interval() -> None:
     assert isinstance(recipe, Measured)
     right = dict.fromkeys(recipe.conditions, np.where(np.arange(10) == 3, 80, 100))
     value = ours("tian2021/fig4a", {recipe: of_predictions(recipe, right)})["3", "5"]
-    low, high = wilson(np.array([20]), np.array([100]))
+    low, high = wilson_interval(np.array([20]), np.array([100]))
     assert value == pytest.approx((20, 100 * low[0], 100 * high[0]))
 
 

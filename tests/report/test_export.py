@@ -19,7 +19,7 @@ from leastwise.report.export import (
     write_csv,
     write_parquet,
 )
-from leastwise.statistics.intervals import wilson
+from leastwise.statistics.intervals import wilson_interval
 from tests.report.evidence_made_up import CIFAR10, evidence
 
 AWKWARD = ("a,b", 'say "x"', "50 % & more_$#", "a|b*c*", "=1+1", "[x]", "~^\\{}", "<b>", "-3", "ok")
@@ -31,7 +31,7 @@ def test_csv_gives_counts_and_fractions_back() -> None:
     assert [row["class"] for row in rows] == list(CIFAR10)
     for condition in found.conditions:
         tally = found.tally(condition)
-        low, high = wilson(tally.correct.numpy(), tally.n.numpy())
+        low, high = wilson_interval(tally.correct.numpy(), tally.n.numpy())
         assert [int(row[f"{condition}.n"]) for row in rows] == tally.n.tolist()
         assert [int(row[f"{condition}.correct"]) for row in rows] == tally.correct.tolist()
         for part, expected in (("accuracy", tally.accuracy.numpy()), ("low", low), ("high", high)):

@@ -20,8 +20,8 @@ from leastwise.report.figures import by_group, shortened, top_pairs, weakest_fir
 from leastwise.report.page.citations import WORKS, bibtex, papers, used
 from leastwise.report.page.page import Audited, compared_models, page
 from leastwise.report.terminal.table import headline, pick, same_images
-from leastwise.statistics.intervals import wilson
-from leastwise.statistics.paired import paired
+from leastwise.statistics.intervals import wilson_interval
+from leastwise.statistics.paired import compare_paired
 from tests.report.evidence_made_up import CIFAR10, audited, evidence
 
 LIMIT = 1_500_000  # bytes
@@ -81,7 +81,7 @@ def test_every_class_has_its_interval_under_every_condition(html: str) -> None:
         for (value, low, high), condition in zip(shown, found.conditions, strict=True):
             tally = found.tally(condition)
             c = CIFAR10.index(name)
-            expected = wilson(tally.correct[c].numpy(), tally.n[c].numpy())
+            expected = wilson_interval(tally.correct[c].numpy(), tally.n[c].numpy())
             assert float(value) == pytest.approx(100 * float(tally.accuracy[c]), abs=0.051)
             assert [float(low), float(high)] == pytest.approx([100 * float(e) for e in expected], abs=0.051)
 
@@ -206,7 +206,7 @@ def test_changes_are_mcnemars_tests_with_holms_correction() -> None:
     found = changes(a, b, "pgd20")
     for c, change in enumerate(found):
         rows = a.labels == c
-        assert change.paired == paired(a.correct("pgd20")[rows], b.correct("pgd20")[rows])
+        assert change.paired == compare_paired(a.correct("pgd20")[rows], b.correct("pgd20")[rows])
     from statsmodels.stats.multitest import multipletests
 
     raw = [change.paired.p for change in found]

@@ -20,8 +20,8 @@ from leastwise.models.zoo.registry import build
 from leastwise.report.summary import summary
 from leastwise.report.terminal.progress import progress
 from leastwise.report.terminal.table import compared, headline, print_classes, what_changed
-from leastwise.statistics.intervals import wilson
-from leastwise.statistics.paired import paired
+from leastwise.statistics.intervals import wilson_interval
+from leastwise.statistics.paired import compare_paired
 from leastwise.training.base import Epoch, Seen
 from tests.conftest import SHAPE, K
 
@@ -52,7 +52,7 @@ def test_summary_has_the_documented_keys_and_units(evidence: Evidence) -> None:
         present = [0, 1, 3, 4]
         a = np.array([condition["accuracy"][c] for c in present])
         assert a.tolist() == (correct / np.maximum(n, 1))[present].tolist()
-        low, high = wilson(correct, n)
+        low, high = wilson_interval(correct, n)
         assert [condition["low"][c] for c in present] == low[present].tolist()
         assert [condition["high"][c] for c in present] == high[present].tolist()
         assert condition["overall"] == pytest.approx(correct.sum() / n.sum())
@@ -80,7 +80,7 @@ def test_what_changed_is_the_paired_comparison(evidence: Evidence) -> None:
     a = with_correct(with_correct(evidence, "clean", all_), "pgd3", none)
     b = with_correct(with_correct(evidence, "clean", half), "pgd3", half)
     shown = what_changed(a, b, ("old", "new"), "pgd3")
-    whole = paired(none, half)
+    whole = compare_paired(none, half)
     assert f"On the same 33 images new changes accuracy under pgd3 by {100 * whole.difference:+.1f} points" in shown
     assert f"[{100 * whole.low:.1f}, {100 * whole.high:.1f}] against old" in shown
     assert "clean accuracy by -45.5 points" in shown
@@ -105,7 +105,7 @@ def test_the_table_fits_shows_everything_and_takes_names_literally(evidence: Evi
         assert "[red]ant" in text and "[bold]title[/bold]" in text and "no images" in text
         assert text.count("worst class") == (2 if width == 60 else 1)
     frame = evidence.frame()
-    low, high = wilson(frame.correct.numpy(), frame.n.numpy())
+    low, high = wilson_interval(frame.correct.numpy(), frame.n.numpy())
     cell = f"{100 * float(frame.accuracy[0, 3]):.1f}  [{100 * low[0, 3]:.1f}, {100 * high[0, 3]:.1f}]"
     assert cell in printed(evidence, 80).replace("   ", "  ")
 

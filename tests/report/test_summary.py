@@ -16,7 +16,7 @@ from leastwise.data.dataset import Dataset
 from leastwise.models.zoo.registry import build
 from leastwise.report.cost_matrix import read_costs
 from leastwise.report.summary import summary
-from leastwise.statistics.worst_class import worst
+from leastwise.statistics.worst_class import estimate_worst
 from tests.conftest import SHAPE, K
 from tests.report.evidence_made_up import CIFAR10, evidence
 
@@ -68,7 +68,7 @@ def test_fairness_against_slow_formulas() -> None:
     found = evidence(10, 200, more=True)
     made, tally = summary(found)["fairness"]["pgd20"], found.tally("pgd20")
     a, n = tally.accuracy.numpy(), tally.n.numpy()
-    lowest = worst(tally.correct.numpy(), n)
+    lowest = estimate_worst(tally.correct.numpy(), n)
     assert made["worst"]["corrected"] == lowest.corrected and sum(made["worst"]["probability"]) == pytest.approx(1)
     assert made["cv"]["plug_in"] == pytest.approx(np.var(100 * a))
     noise = 9 / 100 * sum(p * (1 - p) / 199 for p in a)

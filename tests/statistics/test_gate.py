@@ -5,19 +5,19 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from leastwise.statistics.gate.decide import Outcome, Result, SingleImages, Verdict, decide
-from leastwise.statistics.gate.language import Term, parse
-from leastwise.statistics.gate.measures import Fall, largest_fall, measured
-from leastwise.statistics.intervals import exact
-from leastwise.statistics.worst_class import worst
+from leastwise.statistics.gate.decide import GateOutcome, GateVerdict, Result, SingleImages, decide
+from leastwise.statistics.gate.language import GateTerm, parse_term
+from leastwise.statistics.gate.measures import ClassFalls, estimate_largest_fall, estimate_measure
+from leastwise.statistics.intervals import exact_interval
+from leastwise.statistics.worst_class import estimate_worst
 
 RESNET = np.array([663, 767, 367, 234, 365, 506, 732, 646, 737, 650])
 NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 RESULT = Result(NAMES, {"clean": (RESNET + 200, np.full(10, 1000)), "pgd20": (RESNET, np.full(10, 1000))})
 
 
-def judged(text: str, result: Result = RESULT, bases: Mapping[str, Result] | None = None) -> Verdict:
-    return decide([parse(text)], result, bases or {})[0]
+def judged(text: str, result: Result = RESULT, bases: Mapping[str, Result] | None = None) -> GateVerdict:
+    return decide([parse_term(text)], result, bases or {})[0]
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def judged(text: str, result: Result = RESULT, bases: Mapping[str, Result] | Non
     ],
 )
 def test_terms_are_parsed(text: str, expected: tuple[str, str, str, str, float]) -> None:
-    assert parse(text) == Term(text.strip(), *expected)
+    assert parse_term(text) == GateTerm(text.strip(), *expected)
 
 
 @pytest.mark.parametrize(
@@ -55,47 +55,47 @@ def test_terms_are_parsed(text: str, expected: tuple[str, str, str, str, float])
 )
 def test_other_texts_are_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        parse(text)
+        parse_term(text)
 
 
 @pytest.mark.parametrize(
     ("text", "outcome"),
     [
-        ("worst(pgd20) >= 0.20", Outcome.PASS),
-        ("worst(pgd20) >= 0.25", Outcome.INCONCLUSIVE),
-        ("worst(pgd20) >= 0.28", Outcome.FAIL),
-        ("worst(pgd20) < 0.28", Outcome.PASS),
-        ("worst(pgd20) <= 0.20", Outcome.FAIL),
-        ("accuracy(cat, pgd20) >= 0.2", Outcome.PASS),
-        ("accuracy(cat, pgd20) > 0.3", Outcome.FAIL),
-        ("overall(pgd20) >= 0.55", Outcome.PASS),
-        ("macro(pgd20) >= 0.6", Outcome.FAIL),
-        ("gap(pgd20) <= 0.44", Outcome.FAIL),
-        ("gap(pgd20) <= 0.6", Outcome.PASS),
-        ("cv(pgd20) <= 0.02", Outcome.FAIL),
-        ("cv(pgd20) <= 0.03", Outcome.INCONCLUSIVE),
-        ("cv(pgd20) <= 0.04", Outcome.PASS),
+        ("worst(pgd20) >= 0.20", GateOutcome.PASS),
+        ("worst(pgd20) >= 0.25", GateOutcome.INCONCLUSIVE),
+        ("worst(pgd20) >= 0.28", GateOutcome.FAIL),
+        ("worst(pgd20) < 0.28", GateOutcome.PASS),
+        ("worst(pgd20) <= 0.20", GateOutcome.FAIL),
+        ("accuracy(cat, pgd20) >= 0.2", GateOutcome.PASS),
+        ("accuracy(cat, pgd20) > 0.3", GateOutcome.FAIL),
+        ("overall(pgd20) >= 0.55", GateOutcome.PASS),
+        ("macro(pgd20) >= 0.6", GateOutcome.FAIL),
+        ("gap(pgd20) <= 0.44", GateOutcome.FAIL),
+        ("gap(pgd20) <= 0.6", GateOutcome.PASS),
+        ("cv(pgd20) <= 0.02", GateOutcome.FAIL),
+        ("cv(pgd20) <= 0.03", GateOutcome.INCONCLUSIVE),
+        ("cv(pgd20) <= 0.04", GateOutcome.PASS),
     ],
 )
-def test_verdicts_on_a_real_network(text: str, outcome: Outcome) -> None:
+def test_verdicts_on_a_real_network(text: str, outcome: GateOutcome) -> None:
     found = judged(text)
     assert found.outcome is outcome and found.low <= found.estimate <= found.high
-    assert (found.images_needed is not None) == (outcome is Outcome.INCONCLUSIVE)
+    assert (found.images_needed is not None) == (outcome is GateOutcome.INCONCLUSIVE)
 
 
 def test_intervals_are_those_of_the_statistics() -> None:
     n = np.full(10, 1000)
     found = judged("worst(pgd20) >= 0.25")
-    expected = worst(RESNET, n)
+    expected = estimate_worst(RESNET, n)
     assert (found.estimate, found.low, found.high) == (expected.plug_in, expected.low, expected.high)
     assert found.detail == "cat"
     found = judged("accuracy(dog, pgd20) >= 0.25")
-    low, high = exact(RESNET[5:6], n[:1])
+    low, high = exact_interval(RESNET[5:6], n[:1])
     assert (found.estimate, found.low, found.high) == (0.506, low[0], high[0])
 
 
 def test_terms_of_one_gate_share_the_error() -> None:
-    terms = [parse("accuracy(cat, pgd20) >= 0.2"), parse("overall(pgd20) >= 0.5")]
+    terms = [parse_term("accuracy(cat, pgd20) >= 0.2"), parse_term("overall(pgd20) >= 0.5")]
     alone, together = decide(terms[:1], RESULT, {}, 0.975)[0], decide(terms, RESULT, {}, 0.95)[0]
     assert (together.low, together.high) == pytest.approx((alone.low, alone.high))
 
@@ -107,18 +107,18 @@ def test_images_needed_would_decide_and_fewer_would_not(text: str) -> None:
     needed = judged(text).images_needed
     assert needed is not None
 
-    def with_images(n: int) -> Outcome:
+    def with_images(n: int) -> GateOutcome:
         return judged(
             text, Result(NAMES, {"pgd20": (np.rint(RESNET / 1000 * n).astype(np.int64), np.full(10, n))})
         ).outcome
 
-    assert with_images(int(1.02 * needed)) is not Outcome.INCONCLUSIVE
-    assert with_images(int(0.95 * needed)) is Outcome.INCONCLUSIVE
+    assert with_images(int(1.02 * needed)) is not GateOutcome.INCONCLUSIVE
+    assert with_images(int(0.95 * needed)) is GateOutcome.INCONCLUSIVE
 
 
 def test_an_estimate_on_the_threshold_is_never_decided() -> None:
     found = judged("accuracy(cat, pgd20) >= 0.234")
-    assert found.outcome is Outcome.INCONCLUSIVE and found.images_needed is None
+    assert found.outcome is GateOutcome.INCONCLUSIVE and found.images_needed is None
 
 
 def test_missing_classes_are_left_out_and_named_ones_refused() -> None:
@@ -155,10 +155,10 @@ def test_drop_is_paired_by_id_where_images_are_known() -> None:
     result = single(now, labels, ("a", "b"), ids)
     found = judged("drop(pgd20, BASE) <= 0.04", result, {"BASE": base})
     lost = (then & ~now).sum() / 1000
-    assert found.estimate == pytest.approx(lost) and found.detail == "b, paired" and found.outcome is Outcome.PASS
+    assert found.estimate == pytest.approx(lost) and found.detail == "b, paired" and found.outcome is GateOutcome.PASS
     counts_only = Result(base.names, base.counts)
     unpaired = judged("drop(pgd20, BASE) <= 0.04", result, {"BASE": counts_only})
-    assert unpaired.detail == "b, unpaired" and unpaired.outcome is Outcome.INCONCLUSIVE
+    assert unpaired.detail == "b, unpaired" and unpaired.outcome is GateOutcome.INCONCLUSIVE
     assert unpaired.images_needed is not None and unpaired.high - unpaired.low > 2 * (found.high - found.low)
 
 
@@ -186,7 +186,7 @@ TRUTHS = {
 def test_intervals_of_measures_cover(measure: str) -> None:
     n = np.array([100, 400, 50, 90, 30])
     drawn = np.random.default_rng(0).binomial(n, TRUE, size=(1500, 5))
-    found = [measured(measure, correct, n, 0.95) for correct in drawn]
+    found = [estimate_measure(measure, correct, n, 0.95) for correct in drawn]
     assert np.mean([f.low <= TRUTHS[measure] <= f.high for f in found]) >= 0.94
 
 
@@ -195,7 +195,7 @@ def test_equal_classes_are_covered_too(measure: str) -> None:
     n = np.full(20, 100)
     truth = 0.3 if measure == "worst" else 0.0
     drawn = np.random.default_rng(0).binomial(n, 0.3, size=(800, 20))
-    assert np.mean([f.low <= truth <= f.high for f in (measured(measure, k, n, 0.95) for k in drawn)]) >= 0.94
+    assert np.mean([f.low <= truth <= f.high for f in (estimate_measure(measure, k, n, 0.95) for k in drawn)]) >= 0.94
 
 
 @pytest.mark.parametrize("paired", [True, False])
@@ -212,6 +212,6 @@ def test_intervals_of_the_largest_fall_cover(fall: tuple[float, ...], paired: bo
             counts = drawn[:, 0], n, drawn[:, 1], n
         else:
             counts = rng.binomial(n, first), n, rng.binomial(n, second), n
-        found = largest_fall(Fall(*counts, paired=paired), 0.95)
+        found = estimate_largest_fall(ClassFalls(*counts, paired=paired), 0.95)
         inside.append(found.low <= falls.max() <= found.high)
     assert np.mean(inside) >= 0.94

@@ -6,8 +6,8 @@ from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
-from leastwise.statistics.paired import class_wise, paired
-from leastwise.statistics.seeds import agreement, class_groups, dominated, groups
+from leastwise.statistics.paired import compare_class_wise, compare_paired
+from leastwise.statistics.seeds import compare_class_groups, compare_groups, find_dominated, measure_agreement
 
 
 def arrays(gained: int, lost: int, n: int) -> tuple["np.ndarray", "np.ndarray"]:
@@ -22,7 +22,7 @@ def arrays(gained: int, lost: int, n: int) -> tuple["np.ndarray", "np.ndarray"]:
 @pytest.mark.parametrize(("gained", "lost", "n"), [(0, 0, 10), (5, 0, 20), (30, 12, 200), (12, 30, 200), (7, 7, 50)])
 def test_paired_difference_and_exact_mcnemar(gained: int, lost: int, n: int) -> None:
     a, b = arrays(gained, lost, n)
-    found = paired(a, b)
+    found = compare_paired(a, b)
     assert (found.n, found.gained, found.lost) == (n, gained, lost)
     assert found.difference == pytest.approx(b.mean() - a.mean())
     table = [[(a & b).sum(), lost], [gained, (~a & ~b).sum()]]
@@ -32,7 +32,7 @@ def test_paired_difference_and_exact_mcnemar(gained: int, lost: int, n: int) -> 
 
 def test_paired_interval_by_hand() -> None:
     """n = 200, 30 gained, 12 lost: (31 - 13)/202 ± 1.959964·sqrt((31/202 + 13/202 - (18/202)²)/202)."""
-    found = paired(*arrays(30, 12, 200))
+    found = compare_paired(*arrays(30, 12, 200))
     assert (found.low, found.high) == pytest.approx((0.025931, 0.152287), abs=1e-5)
 
 
@@ -42,7 +42,7 @@ def test_paired_interval_covers_the_true_difference() -> None:
         kinds = rng.multinomial(200, [p_gain, p_loss, 1 - p_gain - p_loss], size=2000)
         inside = 0
         for gained, lost, _ in kinds:
-            found = paired(*arrays(gained, lost, 200))
+            found = compare_paired(*arrays(gained, lost, 200))
             inside += found.low <= p_gain - p_loss <= found.high
         assert inside / len(kinds) > 0.94
 
@@ -53,7 +53,7 @@ def test_mcnemar_keeps_its_level(disagreement: float) -> None:
     n, level = 100, 0.0
     for m in range(n + 1):
         gained = np.arange(m + 1)
-        p = [paired(*arrays(int(g), int(m - g), n)).p for g in gained]
+        p = [compare_paired(*arrays(int(g), int(m - g), n)).p for g in gained]
         level += stats.binom.pmf(m, n, disagreement) * stats.binom.pmf(gained, m, 0.5)[np.array(p) <= 0.05].sum()
     assert level <= 0.05
 
@@ -64,11 +64,11 @@ def test_class_wise_is_paired_class_by_class_with_holm() -> None:
     labels[labels == 2] = 3  # class 2 has no images
     a = rng.random(500) < 0.4
     b = rng.random(500) < 0.4 + 0.1 * (labels == 3) + 0.3 * (labels == 0)
-    found = class_wise(a, b, labels, 5)
+    found = compare_class_wise(a, b, labels, 5)
     assert found.classes[2] is None and found.classes[4] is None and np.isnan(found.adjusted[[2, 4]]).all()
     present = [0, 1, 3]
     for c in present:
-        assert found.classes[c] == paired(a[labels == c], b[labels == c])
+        assert found.classes[c] == compare_paired(a[labels == c], b[labels == c])
     expected = multipletests([found.classes[c].p for c in present], method="holm")[1]
     assert found.adjusted[present].tolist() == pytest.approx(expected.tolist())
 
@@ -98,7 +98,7 @@ def test_group_intervals_cover_new_trainings_and_new_images(
     inside = []
     for _ in range(500):
         difficulty = image * rng.normal(size=n)
-        found = groups(models(rng, a, -0.6, training, difficulty), models(rng, b, -0.2, training, difficulty))
+        found = compare_groups(models(rng, a, -0.6, training, difficulty), models(rng, b, -0.2, training, difficulty))
         inside.append(found.low <= true <= found.high)
     assert np.mean(inside) >= 0.94
 
@@ -107,7 +107,8 @@ def test_training_spread_is_told_from_test_noise() -> None:
     """Images alike, accuracy 0.5, skill of SD 0.2 on the logit: SD 0.2/4 between trainings; the rest is binomial."""
     rng = np.random.default_rng(0)
     found = [
-        groups(models(rng, 4, 0.0, 0.2, np.zeros(400)), models(rng, 4, 0.0, 0.0, np.zeros(400))) for _ in range(300)
+        compare_groups(models(rng, 4, 0.0, 0.2, np.zeros(400)), models(rng, 4, 0.0, 0.0, np.zeros(400)))
+        for _ in range(300)
     ]
     assert np.sqrt(np.mean([f.training_a**2 for f in found])) == pytest.approx(0.05, rel=0.07)
     assert np.sqrt(np.mean([f.training_b**2 for f in found])) < 0.02  # of 0.025 that images make without training
@@ -117,7 +118,7 @@ def test_training_spread_is_told_from_test_noise() -> None:
 def test_one_model_a_side_is_the_paired_t_interval_with_two_imaginary_images() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.random((2, 60)) < 0.5
-    found = groups([a], [b])
+    found = compare_groups([a], [b])
     # With one more image that only A, and one more that only B gets right; they do not move the difference itself.
     x, y = np.append(a.astype(float), [1, 0]), np.append(b.astype(float), [0, 1])
     error = (y - x).std(ddof=1) / np.sqrt(62)
@@ -130,27 +131,27 @@ def test_one_model_a_side_is_the_paired_t_interval_with_two_imaginary_images() -
 def test_groups_class_by_class_and_refusals() -> None:
     rng = np.random.default_rng(0)
     hits, labels = rng.random((5, 40)) < 0.5, np.repeat([0, 2], 20)
-    found = class_groups(list(hits[:2]), list(hits[2:]), labels, 3)
-    assert found[1] is None and found[0] == groups(list(hits[:2, :20]), list(hits[2:, :20]))
-    single = groups([hits[0, :1]], [hits[1, :1]])
+    found = compare_class_groups(list(hits[:2]), list(hits[2:]), labels, 3)
+    assert found[1] is None and found[0] == compare_groups(list(hits[:2, :20]), list(hits[2:, :20]))
+    single = compare_groups([hits[0, :1]], [hits[1, :1]])
     assert single.n == 1 and np.isnan([single.low, single.high]).all()
     with pytest.raises(ValueError, match="40 and 20 images: compare results on the same images"):
-        groups([hits[0]], [hits[1, :20]])
+        compare_groups([hits[0]], [hits[1, :20]])
     with pytest.raises(ValueError, match="at least one result on each side"):
-        groups([], [hits[0]])
+        compare_groups([], [hits[0]])
 
 
 def test_p22_agreement_equals_scipy_and_leaves_out_missing_classes() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.random((2, 9)).round(1)  # rounded: with ties
     missing = np.append(a, np.nan), np.append(b, 0.3)
-    for found in (agreement(a, b), agreement(*missing)):
+    for found in (measure_agreement(a, b), measure_agreement(*missing)):
         expected = [f(a, b).statistic for f in (stats.kendalltau, stats.spearmanr, stats.pearsonr)]
         assert [found.kendall, found.spearman, found.cosine] == pytest.approx(expected) and found.classes == 9
-    assert np.isnan(agreement(np.full(3, 0.5), np.array([0.1, 0.2, 0.3])).cosine)
+    assert np.isnan(measure_agreement(np.full(3, 0.5), np.array([0.1, 0.2, 0.3])).cosine)
 
 
 def test_dominated_models() -> None:
     """Clean, robust, worst: the first beats the second and equals the third; the fourth gives up clean for worst."""
     scores = np.array([[0.8, 0.5, 0.3], [0.8, 0.5, 0.2], [0.8, 0.5, 0.3], [0.7, 0.5, 0.4]])
-    assert dominated(scores).tolist() == [False, True, False, False]
+    assert find_dominated(scores).tolist() == [False, True, False, False]

@@ -5,11 +5,11 @@ import pytest
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from leastwise.statistics.pairwise import holm, ranking, two_classes
+from leastwise.statistics.pairwise import adjust_holm, compare_two_classes, rank_classes
 
 
 def one(a: int, a_n: int, b: int, b_n: int) -> float:
-    return float(two_classes(np.array(a), np.array(a_n), np.array(b), np.array(b_n)))
+    return float(compare_two_classes(np.array(a), np.array(a_n), np.array(b), np.array(b_n)))
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_tiny_p_values_are_not_lost_to_rounding() -> None:
 def test_two_classes_keep_their_level(a: int, b: int) -> None:
     """Summed over all outcomes for each p, not simulated."""
     x, y = np.meshgrid(np.arange(a + 1), np.arange(b + 1), indexing="ij")
-    rejected = two_classes(x, np.full_like(x, a), y, np.full_like(y, b)) <= 0.05
+    rejected = compare_two_classes(x, np.full_like(x, a), y, np.full_like(y, b)) <= 0.05
     for p in np.linspace(0.01, 0.99, 50):
         level = (stats.binom.pmf(x, a, p) * stats.binom.pmf(y, b, p))[rejected].sum()
         assert level <= 0.05
@@ -39,39 +39,39 @@ def test_two_classes_keep_their_level(a: int, b: int) -> None:
 
 def test_holm_equals_statsmodels_and_skips_missing() -> None:
     p = np.random.default_rng(0).random(12) ** 3
-    assert holm(p).tolist() == pytest.approx(multipletests(p, method="holm")[1].tolist())
-    with_gap = holm(np.insert(p, 4, np.nan))
-    assert np.isnan(with_gap[4]) and np.delete(with_gap, 4).tolist() == holm(p).tolist()
+    assert adjust_holm(p).tolist() == pytest.approx(multipletests(p, method="holm")[1].tolist())
+    with_gap = adjust_holm(np.insert(p, 4, np.nan))
+    assert np.isnan(with_gap[4]) and np.delete(with_gap, 4).tolist() == adjust_holm(p).tolist()
 
 
 def test_rank_groups_of_a_real_network() -> None:
     """Cat is alone; deer and bird are told from all others and not from each other."""
     correct = np.array([663, 767, 367, 234, 365, 506, 732, 646, 737, 650, 0])
     n = np.append(np.full(10, 1000), 0)
-    found = ranking(correct, n)
+    found = rank_classes(correct, n)
     assert found.order == (3, 4, 2, 5, 7, 9, 0, 6, 8, 1)
     assert found.groups == ((3,), (4, 2), (5,), (7, 9, 0), (6, 8, 1))
     pairs = np.triu_indices(10, 1)
-    raw = two_classes(correct[pairs[0]], n[pairs[0]], correct[pairs[1]], n[pairs[1]])
+    raw = compare_two_classes(correct[pairs[0]], n[pairs[0]], correct[pairs[1]], n[pairs[1]])
     assert found.adjusted[pairs].tolist() == pytest.approx(multipletests(raw, method="holm")[1].tolist())
     assert np.isnan(found.adjusted[10]).all() and np.isnan(np.diag(found.adjusted)).all()
 
 
 def test_groups_overlap_and_equal_classes_are_one() -> None:
-    found = ranking(np.array([60, 45, 30]), np.full(3, 100))  # neighbours inseparable, the ends not
+    found = rank_classes(np.array([60, 45, 30]), np.full(3, 100))  # neighbours inseparable, the ends not
     assert found.groups == ((2, 1), (1, 0))
-    assert ranking(np.full(7, 5), np.full(7, 10)).groups == (tuple(range(7)),)
-    assert ranking(np.array([0]), np.array([0])).groups == ()
+    assert rank_classes(np.full(7, 5), np.full(7, 10)).groups == (tuple(range(7)),)
+    assert rank_classes(np.array([0]), np.array([0])).groups == ()
 
 
 @pytest.mark.parametrize(("k", "n"), [(10, 200), (100, 50)])
 def test_equal_classes_are_seldom_told_apart(k: int, n: int) -> None:
     drawn = np.random.default_rng(0).binomial(n, 0.3, size=(200, k))
-    assert np.mean([len(ranking(correct, np.full(k, n)).groups) > 1 for correct in drawn]) <= 0.055
+    assert np.mean([len(rank_classes(correct, np.full(k, n)).groups) > 1 for correct in drawn]) <= 0.055
 
 
 def test_a_thousand_classes_are_ranked() -> None:
     """A smoke test of size: half a million pairs."""
     n = np.full(1000, 50)
-    found = ranking(np.random.default_rng(0).binomial(n, 0.3), n)
+    found = rank_classes(np.random.default_rng(0).binomial(n, 0.3), n)
     assert len(found.order) == 1000

@@ -4,24 +4,24 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from leastwise.statistics.intervals import exact
-from leastwise.statistics.pairwise import two_classes
-from leastwise.statistics.power import against_threshold, between_classes, same_images
+from leastwise.statistics.intervals import exact_interval
+from leastwise.statistics.pairwise import compare_two_classes
+from leastwise.statistics.power import images_against_threshold, images_between_classes, images_on_same_images
 
 
 @pytest.mark.parametrize(("p", "difference"), [(0.3, 0.1), (0.3, -0.1), (0.2, 0.2), (0.5, 0.15), (0.02, 0.1)])
 def test_between_classes(p: float, difference: float) -> None:
-    n = between_classes(p, difference)
+    n = images_between_classes(p, difference)
     counts = np.arange(n + 1)
     weight = stats.binom.pmf(counts[:, None], n, p) * stats.binom.pmf(counts, n, p + difference)
     x, y = np.nonzero(weight > 1e-9)
-    rejected = two_classes(x, np.full_like(x, n), y, np.full_like(y, n)) <= 0.05
+    rejected = compare_two_classes(x, np.full_like(x, n), y, np.full_like(y, n)) <= 0.05
     assert 0.79 <= weight[x, y][rejected].sum() <= 0.85
 
 
 @pytest.mark.parametrize(("difference", "disagreement"), [(0.03, 0.1), (-0.05, 0.2), (0.1, 0.15), (0.02, 0.05)])
 def test_same_images(difference: float, disagreement: float) -> None:
-    n = same_images(difference, disagreement)
+    n = images_on_same_images(difference, disagreement)
     power = 0.0
     for m in range(n + 1):
         if (chance := stats.binom.pmf(m, n, disagreement)) > 1e-7:
@@ -34,31 +34,39 @@ def test_same_images(difference: float, disagreement: float) -> None:
 
 @pytest.mark.parametrize(("p", "threshold"), [(0.3, 0.25), (0.234, 0.25), (0.9, 0.95), (0.02, 0.05), (0.1, 0.05)])
 def test_against_threshold(p: float, threshold: float) -> None:
-    n = against_threshold(p, threshold)
+    n = images_against_threshold(p, threshold)
     counts = np.arange(n + 1)
-    low, high = exact(counts, np.full(n + 1, n))
+    low, high = exact_interval(counts, np.full(n + 1, n))
     cleared = low > threshold if p > threshold else high < threshold
     assert 0.75 <= stats.binom.pmf(counts, n, p)[cleared].sum() <= 0.89
 
 
 def test_the_textbook_formula_before_the_correction() -> None:
     """0.5 against 0.6 at 80 %: 387.3 images each (Fleiss, with 1.96 and 0.8416), plus 2/0.1."""
-    assert between_classes(0.5, 0.1) == pytest.approx(387.3 + 20, abs=1.5)
+    assert images_between_classes(0.5, 0.1) == pytest.approx(387.3 + 20, abs=1.5)
 
 
 def test_more_tests_more_power_or_less_difference_need_more_images() -> None:
-    assert between_classes(0.3, 0.03, tests=10) > between_classes(0.3, 0.03) > between_classes(0.3, 0.04)
-    assert same_images(0.03, 0.1, power=0.9) > same_images(0.03, 0.1) > same_images(0.03, 0.1, confidence=0.9)
+    assert (
+        images_between_classes(0.3, 0.03, tests=10)
+        > images_between_classes(0.3, 0.03)
+        > images_between_classes(0.3, 0.04)
+    )
+    assert (
+        images_on_same_images(0.03, 0.1, power=0.9)
+        > images_on_same_images(0.03, 0.1)
+        > images_on_same_images(0.03, 0.1, confidence=0.9)
+    )
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: between_classes(0.3, 0.0), "smallest that matters"),
-        (lambda: between_classes(30.0, 3.0), "fractions in"),
-        (lambda: between_classes(0.9, 0.2), "1.1 is not"),
-        (lambda: same_images(0.1, 0.05), "raise the disagreement"),
-        (lambda: against_threshold(0.3, 0.2, power=1.0), "between 0 and 1"),
+        (lambda: images_between_classes(0.3, 0.0), "smallest that matters"),
+        (lambda: images_between_classes(30.0, 3.0), "fractions in"),
+        (lambda: images_between_classes(0.9, 0.2), "1.1 is not"),
+        (lambda: images_on_same_images(0.1, 0.05), "raise the disagreement"),
+        (lambda: images_against_threshold(0.3, 0.2, power=1.0), "between 0 and 1"),
     ],
 )
 def test_refusals(call: object, message: str) -> None:

@@ -8,14 +8,22 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import betaln
 
-from leastwise.statistics.race import PRIOR, Round, bounds, evidence_better, mixture_bounds, race, replay
+from leastwise.statistics.race import (
+    PRIOR,
+    Round,
+    anytime_bounds,
+    log_evidence_better,
+    mixture_bounds,
+    replay_outcomes,
+    run_race,
+)
 
 CAT = 3
 RESNET = np.array([0.663, 0.767, 0.367, 0.234, 0.365, 0.506, 0.732, 0.646, 0.737, 0.650])
 
 
 def finish(outcomes: Sequence["np.ndarray"], batch: int = 25) -> Round:
-    return list(race(replay(outcomes), [len(o) for o in outcomes], batch))[-1]
+    return list(run_race(replay_outcomes(outcomes), [len(o) for o in outcomes], batch))[-1]
 
 
 def test_it_names_cat_with_a_third_of_the_attacks() -> None:
@@ -55,7 +63,7 @@ def test_each_round_is_consistent_and_spends_only_on_contenders() -> None:
     rng = np.random.default_rng(0)
     outcomes = [rng.random(size) < p for size, p in ((400, 0.9), (400, 0.3), (90, 0.35), (0, 0.5), (400, 0.6))]
     previous: Round | None = None
-    for now in race(replay(outcomes), [len(o) for o in outcomes], 40):
+    for now in run_race(replay_outcomes(outcomes), [len(o) for o in outcomes], 40):
         assert now.correct.tolist() == [int(o[:n].sum()) for o, n in zip(outcomes, now.n, strict=True)]
         for c in range(5):
             for d in range(5):
@@ -73,7 +81,7 @@ def test_each_round_is_consistent_and_spends_only_on_contenders() -> None:
 
 
 def test_a_race_without_rivals_is_over_before_it_starts() -> None:
-    assert list(race(replay([np.ones(5, dtype=bool), np.ones(0, dtype=bool)]), [5, 0])) == []
+    assert list(run_race(replay_outcomes([np.ones(5, dtype=bool), np.ones(0, dtype=bool)]), [5, 0])) == []
 
 
 @pytest.mark.parametrize(("wins", "losses"), [(0, 0), (7, 2), (2, 7), (60, 30)])
@@ -85,7 +93,7 @@ def test_evidence_is_the_mixture_of_likelihood_ratios(wins: int, losses: int) ->
         return float(prior * (2 * q) ** wins * (2 * (1 - q)) ** losses)
 
     expected = quad(integrand, 0.5, 1)[0]
-    assert evidence_better(np.array([wins]), np.array([losses]))[0] == pytest.approx(np.log(expected), abs=1e-6)
+    assert log_evidence_better(np.array([wins]), np.array([losses]))[0] == pytest.approx(np.log(expected), abs=1e-6)
 
 
 def test_evidence_seldom_ever_grows_when_the_classes_are_equal() -> None:
@@ -93,7 +101,7 @@ def test_evidence_seldom_ever_grows_when_the_classes_are_equal() -> None:
     rng = np.random.default_rng(0)
     steps = rng.random((2000, 800)) < 0.5
     wins = steps.cumsum(1)
-    peak = evidence_better(wins, np.arange(1, 801) - wins).max(1)
+    peak = log_evidence_better(wins, np.arange(1, 801) - wins).max(1)
     assert 0.002 < np.mean(peak >= np.log(20)) <= 0.05
 
 
@@ -111,7 +119,7 @@ def test_bounds_hold_at_every_moment_for_all_classes(p: float) -> None:
 
 def test_bounds_solve_their_equation() -> None:
     correct, n = np.array([0, 30, 50, 0]), np.array([40, 100, 50, 0])
-    low, high = bounds(correct, n, 0.9)
+    low, high = anytime_bounds(correct, n, 0.9)
     assert (low[0], high[2], low[3], high[3]) == (0.0, 1.0, 0.0, 1.0)
     for p in (low[1], high[1]):
         ratio = betaln(31, 71) - 30 * np.log(p) - 70 * np.log(1 - p)

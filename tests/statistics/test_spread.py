@@ -4,20 +4,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from leastwise.statistics.spread import (
+from leastwise.statistics.accuracies import (
     boundary_error,
     cvar,
     false_positive_rate,
-    gap,
     gini,
-    homogeneity,
     nsd_accuracy,
     nsd_error,
     rho,
-    spread,
-    variance_bounds,
-    worst_k,
+    worst_k_mean,
 )
+from leastwise.statistics.accuracies import class_gap as gap
+from leastwise.statistics.spread import homogeneity, measure_spread, variance_bounds
 
 RESNET = np.array([0.663, 0.767, 0.367, 0.234, 0.365, 0.506, 0.732, 0.646, 0.737, 0.650])
 MNIST_SIZES = np.array([980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009])
@@ -41,26 +39,30 @@ CASES = {
 )
 def test_g1_plug_in_is_tians_cv(row: tuple[float, ...], printed: float) -> None:
     n = np.full(10, 1000)
-    found = spread(np.rint(10 * np.array(row)).astype(np.int64), n)
+    found = measure_spread(np.rint(10 * np.array(row)).astype(np.int64), n)
     assert 1e4 * found.plug_in == pytest.approx(printed, abs=0.1)
     assert gap(np.array(row)) == pytest.approx(max(row) - min(row))
 
 
 def test_noise_by_hand() -> None:
     """p = 0.2 and 0.6, n = 11: V = 0.04; v = 0.16/10, 0.24/10; noise = (1/4)(0.016 + 0.024) = 0.01."""
-    found = spread(np.array([0, 4, 12, 1]), np.array([0, 20, 20, 1]))
+    found = measure_spread(np.array([0, 4, 12, 1]), np.array([0, 20, 20, 1]))
     v = 0.16 / 19 + 0.24 / 19
     assert (found.plug_in, found.noise) == pytest.approx((0.04, v / 4))
     assert found.debiased == pytest.approx(0.04 - v / 4) and found.sd == pytest.approx(np.sqrt(0.04 - v / 4))
     assert (found.used, found.left_out) == (2, (0, 3))
-    assert np.isnan(spread(np.array([1, 0]), np.array([3, 1])).debiased)
-    assert spread(np.array([5, 5]), np.array([10, 10])).debiased < 0 == spread(np.array([5, 5]), np.array([10, 10])).sd
+    assert np.isnan(measure_spread(np.array([1, 0]), np.array([3, 1])).debiased)
+    assert (
+        measure_spread(np.array([5, 5]), np.array([10, 10])).debiased
+        < 0
+        == measure_spread(np.array([5, 5]), np.array([10, 10])).sd
+    )
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_debiased_spread_is_unbiased_and_knows_its_error(case: str) -> None:
     p, n = CASES[case]
-    found = [spread(k, n) for k in np.random.default_rng(0).binomial(n, p, size=(4000, len(p)))]
+    found = [measure_spread(k, n) for k in np.random.default_rng(0).binomial(n, p, size=(4000, len(p)))]
     debiased = np.array([f.debiased for f in found])
     error = debiased.std() / np.sqrt(len(found))
     assert abs(debiased.mean() - p.var()) < 3 * error
@@ -124,13 +126,17 @@ def test_nsd_in_both_readings() -> None:
 
 def test_tail_means() -> None:
     a = np.array([0.5, 0.1, np.nan, 0.3, 0.9])
-    assert worst_k(a, 1) == 0.1 and worst_k(a, 2) == pytest.approx(0.2) and worst_k(a, 9) == pytest.approx(0.45)
+    assert (
+        worst_k_mean(a, 1) == 0.1
+        and worst_k_mean(a, 2) == pytest.approx(0.2)
+        and worst_k_mean(a, 9) == pytest.approx(0.45)
+    )
     assert cvar(a, 0.25) == pytest.approx(0.1) and cvar(a, 1.0) == pytest.approx(0.45)
     assert cvar(a, 0.375) == pytest.approx((0.1 + 0.5 * 0.3) / 1.5)
     with pytest.raises(ValueError, match=r"0\.2 is the worst fifth"):
         cvar(a, 20.0)
     with pytest.raises(ValueError, match="at least one"):
-        worst_k(a, 0)
+        worst_k_mean(a, 0)
 
 
 @pytest.mark.parametrize(
@@ -155,8 +161,8 @@ def test_p17_relabelling_classes_changes_no_number() -> None:
     correct = rng.binomial(n, rng.random(12))
     order = rng.permutation(12)
     for measure in (
-        lambda k, m: spread(k, m).debiased,
-        lambda k, m: spread(k, m).error,
+        lambda k, m: measure_spread(k, m).debiased,
+        lambda k, m: measure_spread(k, m).error,
         homogeneity,
         lambda k, m: gini(k / m),
     ):

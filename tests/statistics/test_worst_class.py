@@ -4,8 +4,14 @@ import numpy as np
 import pytest
 
 from leastwise.statistics.game import pair_game, source_game
-from leastwise.statistics.intervals import exact
-from leastwise.statistics.worst_class import discrepancy, expected_minimum, minimum_bounds, probability_worst, worst
+from leastwise.statistics.intervals import exact_interval
+from leastwise.statistics.worst_class import (
+    estimate_discrepancy,
+    estimate_worst,
+    expected_minimum,
+    minimum_bounds,
+    probability_worst,
+)
 
 RESNET = np.array([0.663, 0.767, 0.367, 0.234, 0.365, 0.506, 0.732, 0.646, 0.737, 0.650])
 CASES = {
@@ -21,7 +27,7 @@ CASES = {
 def simulate(case: str, runs: int) -> tuple["np.ndarray", "np.ndarray", list]:
     p, n = CASES[case]
     drawn = np.random.default_rng(0).binomial(n, p, size=(runs, len(p)))
-    return p, n, [worst(k, n) for k in drawn]
+    return p, n, [estimate_worst(k, n) for k in drawn]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -41,7 +47,7 @@ def test_the_naive_interval_of_the_worst_looking_class_fails_at_100_equal_classe
     p, n = CASES["100 equal classes"]
     drawn = np.random.default_rng(0).binomial(n, p, size=(600, 100))
     lowest = drawn.min(1)
-    low, high = exact(lowest, np.full(len(lowest), 100))
+    low, high = exact_interval(lowest, np.full(len(lowest), 100))
     assert np.mean((low <= 0.25) & (high >= 0.25)) < 0.25
 
 
@@ -57,7 +63,7 @@ def test_correction_takes_most_of_the_winners_curse(case: str, plug_in_bias: flo
 @pytest.mark.parametrize("case", CASES)
 def test_interval_of_the_true_discrepancy_covers(case: str) -> None:
     p, n = CASES[case]
-    found = [discrepancy(k, n) for k in np.random.default_rng(0).binomial(n, p, size=(200, len(p)))]
+    found = [estimate_discrepancy(k, n) for k in np.random.default_rng(0).binomial(n, p, size=(200, len(p)))]
     assert np.mean([one.low <= np.ptp(p) <= one.high for one in found]) >= 0.94
 
 
@@ -65,19 +71,19 @@ def test_interval_of_the_true_discrepancy_covers(case: str) -> None:
 def test_correction_takes_most_of_what_chance_adds_to_the_discrepancy(case: str, left: float) -> None:
     """Of equal classes the true discrepancy is 0, and the corrected one never is below. Both ends leave their share."""
     p, n = CASES[case]
-    found = [discrepancy(k, n) for k in np.random.default_rng(0).binomial(n, p, size=(100, len(p)))]
+    found = [estimate_discrepancy(k, n) for k in np.random.default_rng(0).binomial(n, p, size=(100, len(p)))]
     plug_in, corrected = (np.mean([getattr(one, name) for one in found]) for name in ("plug_in", "corrected"))
     assert corrected < left and corrected < 0.4 * plug_in
 
 
 def test_correction_leaves_a_clear_discrepancy_alone() -> None:
     p = np.array([0.1, 0.5, 0.9])
-    found = discrepancy((1000 * p).astype(np.int64), np.full(3, 1000))
+    found = estimate_discrepancy((1000 * p).astype(np.int64), np.full(3, 1000))
     assert found.plug_in == pytest.approx(0.8) and found.corrected == pytest.approx(0.8, abs=1e-6)
 
 
 def test_correction_leaves_a_clear_worst_class_alone() -> None:
-    found = worst(np.rint(1000 * RESNET).astype(np.int64), np.full(10, 1000))
+    found = estimate_worst(np.rint(1000 * RESNET).astype(np.int64), np.full(10, 1000))
     assert found.index == 3 and found.plug_in == 0.234 and found.corrected == pytest.approx(0.234, abs=1e-6)
     assert (found.low, found.high) == pytest.approx((0.2081, 0.2735), abs=1e-4)
 
@@ -96,11 +102,11 @@ def test_expected_minimum_of_unequal_sizes_equals_sampling() -> None:
 
 
 def test_missing_classes_are_not_the_worst() -> None:
-    found = worst(np.array([0, 4, 0, 9]), np.array([0, 10, 0, 10]))
+    found = estimate_worst(np.array([0, 4, 0, 9]), np.array([0, 10, 0, 10]))
     assert found.index == 1 and found.plug_in == 0.4
-    assert worst(np.array([0, 1]), np.array([0, 1])).plug_in == 1.0
+    assert estimate_worst(np.array([0, 1]), np.array([0, 1])).plug_in == 1.0
     with pytest.raises(ValueError, match="no class has an image"):
-        worst(np.array([0, 0]), np.array([0, 0]))
+        estimate_worst(np.array([0, 0]), np.array([0, 0]))
 
 
 def test_probability_of_being_worst_equals_sampling_from_the_posterior() -> None:
@@ -119,7 +125,7 @@ def test_p17_relabelling_classes_moves_the_answer_along() -> None:
     n = rng.integers(20, 200, 9)
     correct = rng.binomial(n, 0.2 + 0.6 * rng.random(9))
     order = rng.permutation(9)
-    a, b = worst(correct, n), worst(correct[order], n[order])
+    a, b = estimate_worst(correct, n), estimate_worst(correct[order], n[order])
     assert order[b.index] == a.index and (b.corrected, b.low, b.high) == pytest.approx((a.corrected, a.low, a.high))
     assert probability_worst(correct, n)[order].tolist() == pytest.approx(
         probability_worst(correct[order], n[order]).tolist()
@@ -129,7 +135,7 @@ def test_p17_relabelling_classes_moves_the_answer_along() -> None:
 def test_game_with_unit_costs_is_one_minus_the_worst_class() -> None:
     confusion = np.array([[234, 500, 266], [100, 800, 100], [50, 50, 900]])
     found = source_game(confusion, 1.0 - np.eye(3))
-    low_high = worst(np.diag(confusion).copy(), confusion.sum(1))
+    low_high = estimate_worst(np.diag(confusion).copy(), confusion.sum(1))
     assert (found.source, found.target) == (0, None)
     assert (found.value, found.low, found.high) == pytest.approx((0.766, 1 - low_high.high, 1 - low_high.low))
 

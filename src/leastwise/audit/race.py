@@ -13,8 +13,7 @@ from leastwise.core.noise import shuffled
 from leastwise.data.dataset import Dataset
 from leastwise.models.classifier import Classifier
 from leastwise.statistics.intervals import CONFIDENCE
-from leastwise.statistics.race import Round
-from leastwise.statistics.race import race as race_of_statistics
+from leastwise.statistics.race import Round, run_race
 
 Survived = Mapping[int, "np.ndarray"]  # by class: which of the attacked images are still right
 Attacked = Callable[[Mapping[int, "np.ndarray"]], Survived]  # positions by class
@@ -74,7 +73,7 @@ def race(recipe: RaceRecipe, places: list["np.ndarray"], attack: Attacked) -> It
             at[c] += count
         return attack(rows)
 
-    yield from race_of_statistics(draw, [len(some) for some in places], recipe.batch, recipe.confidence)
+    yield from run_race(draw, [len(some) for some in places], recipe.batch, recipe.confidence)
 
 
 def facts(rounds: Sequence[Round], data: Dataset, auditor: Auditor, recipe: RaceRecipe) -> dict[str, Any]:

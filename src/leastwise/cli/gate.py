@@ -29,14 +29,14 @@ class Gate:
 
     def run(self) -> int:
         from leastwise.report.gate import read_result, verdict_sentence
-        from leastwise.statistics.gate.decide import Outcome, decide
-        from leastwise.statistics.gate.language import parse
+        from leastwise.statistics.gate.decide import GateOutcome, decide
+        from leastwise.statistics.gate.language import parse_term
 
         if not self.demands:
             raise ValueError("a gate needs a demand, such as 'worst(pgd20) >= 0.25'")
         if not 0 < self.confidence < 1:
             raise ValueError(f"the confidence must lie between 0 and 1, but saw {self.confidence:g}")
-        terms = [parse(text) for text in self.demands]
+        terms = [parse_term(text) for text in self.demands]
         result = read_result(self.result)
         bases = {term.name: read_result(Path(term.name)) for term in terms if term.measure == "drop"}
         verdicts = decide(terms, result, bases, self.confidence)
@@ -44,4 +44,4 @@ class Gate:
         for verdict in verdicts:
             say(console, verdict_sentence(verdict))
         outcomes = {verdict.outcome for verdict in verdicts}
-        return FAILED if Outcome.FAIL in outcomes else INCONCLUSIVE if Outcome.INCONCLUSIVE in outcomes else 0
+        return FAILED if GateOutcome.FAIL in outcomes else INCONCLUSIVE if GateOutcome.INCONCLUSIVE in outcomes else 0

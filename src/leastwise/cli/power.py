@@ -33,19 +33,19 @@ class Power:
     def run(self) -> None:
         difference, p, psi = share(self.difference), share(self.accuracy), share(self.disagreement)
         power, confidence = share(self.power), share(self.confidence)
-        from leastwise.statistics.power import against_threshold, between_classes, same_images
+        from leastwise.statistics.power import images_against_threshold, images_between_classes, images_on_same_images
 
         given = f"with power {100 * power:g} % at confidence {100 * confidence:g} %"
         given += f", shared by {self.tests} tests" if self.tests > 1 else ""
         if self.between == "models":
-            n = same_images(difference, psi, power, confidence, self.tests)
+            n = images_on_same_images(difference, psi, power, confidence, self.tests)
             said = f"to see two models differ by {100 * difference:g} points on the same images, if they disagree on "
             said += f"{100 * psi:g} % of them"
         elif self.between == "classes":
-            n = between_classes(p, difference, power, confidence, self.tests)
+            n = images_between_classes(p, difference, power, confidence, self.tests)
             said = f"to tell accuracies of {100 * p:g} % and {100 * (p + difference):g} % on different images apart"
         else:
-            n = against_threshold(p + difference, p, power, confidence, self.tests)
+            n = images_against_threshold(p + difference, p, power, confidence, self.tests)
             said = f"for a class of {100 * (p + difference):g} % to clear a threshold of {100 * p:g} %"
         say(Screen(), f"{n:,} images per class {said}, {given}.")
 

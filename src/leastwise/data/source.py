@@ -75,7 +75,7 @@ def origin(offer: Offer) -> str:
             return "by hand"
 
 
-PerClass = int | tuple[int, ...] | None  # the same for all classes, one each, or not checked
+ImagesPerClass = int | tuple[int, ...] | None  # the same for all classes, one each, or not checked
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Facts:
 
     k: int
     shape: tuple[int, int, int] | None
-    per_class: dict[str, PerClass]
+    per_class: dict[str, ImagesPerClass]
     first_labels: dict[str, tuple[int, ...]] = field(default_factory=dict)
     content: dict[str, str] = field(default_factory=dict)  # of every pixel and label: see `content`
 

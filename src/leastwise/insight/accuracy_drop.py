@@ -4,16 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
-from leastwise.insight.features import PerClass
+from leastwise.statistics.intervals import ClassValues, Hits, OneRun
 
 CONFIDENCE = 0.95
 DRAWS = 2000  # of the bootstrap
 RESIDUE = 1e-9  # what rounding may leave of a sum that is 0, for each class
-
-Hits = Bool[np.ndarray, " n"]
-OneRun = Bool[np.ndarray, " _"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +20,7 @@ class Estimate:
     high: float
 
 
-def drop_shares(before: PerClass, after: PerClass) -> PerClass:
+def drop_shares(before: ClassValues, after: ClassValues) -> ClassValues:
     """Each class's share of the fall of accuracy (tradeoff2022, Fig. 1c): sums to 1, negative for a class that gained.
 
     NaN everywhere if nothing was lost on the whole; a missing class stays missing and does not count.
@@ -52,7 +49,7 @@ def joint_share(
     return Estimate(float(shares[list(classes)].sum()), *percentiles(drawn, confidence))
 
 
-def accuracies(hits: Hits, labels: Int[np.ndarray, " n"], k: int) -> PerClass:
+def accuracies(hits: Hits, labels: Int[np.ndarray, " n"], k: int) -> ClassValues:
     n = np.bincount(labels, minlength=k)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.bincount(labels[hits], minlength=k) / n

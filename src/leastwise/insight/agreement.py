@@ -10,7 +10,7 @@ from scipy.stats import rankdata
 
 from leastwise.insight.accuracy_drop import CONFIDENCE, DRAWS, Estimate, percentiles
 from leastwise.insight.confusion import SHUFFLES
-from leastwise.insight.features import PerClass
+from leastwise.statistics.intervals import ClassValues
 
 Profiles = Float[np.ndarray, "m k"]  # class accuracies of several models
 MoreProfiles = Float[np.ndarray, "others k"]
@@ -107,7 +107,7 @@ class RankCorrelation:
 
 
 def rank_correlation(
-    x: PerClass, y: PerClass, confidence: float = CONFIDENCE, seed: int = 0, shuffles: int = SHUFFLES
+    x: ClassValues, y: ClassValues, confidence: float = CONFIDENCE, seed: int = 0, shuffles: int = SHUFFLES
 ) -> RankCorrelation:
     """Does x predict the order of y? Both must come from different images, or noise that they share correlates them.
 

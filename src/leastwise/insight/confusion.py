@@ -7,8 +7,8 @@ from jaxtyping import Float, Int
 
 from leastwise.audit.evidence import Evidence
 from leastwise.data.classes import Groups
-from leastwise.insight.features import PerClass
 from leastwise.insight.superclasses import Partition, partition
+from leastwise.statistics.intervals import ClassValues
 
 SHUFFLES = 1999  # of permutation tests: p-values in steps of 1/2000
 
@@ -35,7 +35,7 @@ def rates(matrix: Matrix) -> Square:
         return np.where(n > 0, matrix / n, np.nan)
 
 
-def in_flow(matrix: Matrix) -> PerClass:
+def in_flow(matrix: Matrix) -> ClassValues:
     """Of all mistakes, the share that ends in each class: the largest is the attractor. NaN without a mistake."""
     wrong = mistakes(matrix)
     total = int(wrong.sum())

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from leastwise.core.counts import Tally
-from leastwise.insight.features import PerClass
+from leastwise.statistics.intervals import ClassValues
 
 LAST = 0.2  # the share of a training that counts as its end
 
@@ -16,9 +16,9 @@ LAST = 0.2  # the share of a training that counts as its end
 class Convergence:
     """How the accuracy of each class on the training images ended. Ahn names no statistic; these three are ours."""
 
-    final: PerClass  # mean over the last epochs
-    wobble: PerClass  # standard deviation over the last epochs, their straight trend removed
-    mean: PerClass  # over all epochs: how early a class was learnt
+    final: ClassValues  # mean over the last epochs
+    wobble: ClassValues  # standard deviation over the last epochs, their straight trend removed
+    mean: ClassValues  # over all epochs: how early a class was learnt
 
 
 def convergence(epochs: Sequence[Tally], last: float = LAST) -> Convergence:
@@ -39,10 +39,10 @@ class Overfitting:
     """Robust overfitting by class, in accuracy. Each `epoch` counts from 0."""
 
     epoch: int  # where the test accuracy over all classes (their mean) was highest
-    lost: PerClass  # test accuracy at that epoch minus at the end
+    lost: ClassValues  # test accuracy at that epoch minus at the end
     own_epoch: "np.ndarray"  # where each class was best
-    own_lost: PerClass  # from a class's own best: never negative, and larger than 0 by chance alone
-    gap: PerClass  # training minus test accuracy at the end
+    own_lost: ClassValues  # from a class's own best: never negative, and larger than 0 by chance alone
+    gap: ClassValues  # training minus test accuracy at the end
 
 
 def overfitting(train: Sequence[Tally], test: Sequence[Tally]) -> Overfitting:

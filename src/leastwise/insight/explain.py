@@ -21,13 +21,13 @@ from leastwise.insight.confusion import (
 )
 from leastwise.insight.features import (
     Moments,
-    PerClass,
     Square,
     inter_class_similarity,
     intra_class_variance,
     mean_logit_similarity,
 )
 from leastwise.insight.outputs import class_mean, cvc, entropy
+from leastwise.statistics.intervals import ClassValues
 
 SPLITS = 20  # ways to halve the images
 FEW, MOST = 50, 200  # classes: beyond, fewer permutations; none, and no communities (at 1,000 both take half a minute)
@@ -38,15 +38,15 @@ class Explanation:
     """Under one condition; by class where it is by class."""
 
     condition: str
-    accuracy: PerClass
+    accuracy: ClassValues
     confusion: Matrix
-    in_flow: PerClass
+    in_flow: ClassValues
     attractor: int | None  # the class that most mistakes end in; None without a mistake
     symmetry: Symmetry
     inside: Inside | None  # superclasses, if the data have any
     communities: Communities | None  # the same, and not too many classes
     logit_similarity: Square
-    candidates: Mapping[str, PerClass]  # what may make a class weak
+    candidates: Mapping[str, ClassValues]  # what may make a class weak
     predicts: Mapping[str, RankCorrelation]  # how each candidate orders the classes' accuracy
 
 
@@ -125,5 +125,5 @@ def mutual(matrix: Matrix) -> Symmetry:
     return replace(found, p=float("nan")) if k > MOST else found
 
 
-def by_class(evidence: Evidence, condition: str) -> PerClass:
+def by_class(evidence: Evidence, condition: str) -> ClassValues:
     return evidence.tally(condition).accuracy.numpy()

@@ -10,10 +10,10 @@ from jaxtyping import Float, Int
 from leastwise.audit.evidence import Evidence
 from leastwise.data.dataset import Dataset
 from leastwise.models.classifier import Classifier, inference
+from leastwise.statistics.intervals import ClassValues
 
 BATCH_SIZE = 200
 
-PerClass = Float[np.ndarray, " k"]
 ClassVectors = Float[np.ndarray, "k d"]
 
 
@@ -74,7 +74,7 @@ def feature_batches(
             yield model.features(x.to(device)).cpu().numpy(), y.numpy()
 
 
-def intra_class_variance(found: Moments, pooled: bool = False) -> PerClass:
+def intra_class_variance(found: Moments, pooled: bool = False) -> ClassValues:
     """Variance of the features of each class (population); NaN without images.
 
     The paper that uses it (tradeoff2022, §1) does not say which. Its axis (0.01 to 0.07 for 512 dimensions) rules out
@@ -157,7 +157,7 @@ def cosines(vectors: ClassVectors) -> Square:
     return unit @ unit.T
 
 
-def inter_class_similarity(means: ClassVectors) -> PerClass:
+def inter_class_similarity(means: ClassVectors) -> ClassValues:
     """max over d ≠ c of cos(μ_c, μ_d), uncentred (tradeoff2022, §1); NaN for a class without a mean.
 
     Features behind a ReLU are not negative, so these cosines are high in every network (0.6 to 0.95 in the paper).

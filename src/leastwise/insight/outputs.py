@@ -4,10 +4,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from leastwise.audit.evidence import Evidence
-from leastwise.insight.features import PerClass
+from leastwise.statistics.intervals import ClassValues
 
 
-def class_mean(values: Float[np.ndarray, " n"], labels: Int[np.ndarray, " n"], k: int) -> PerClass:
+def class_mean(values: Float[np.ndarray, " n"], labels: Int[np.ndarray, " n"], k: int) -> ClassValues:
     """Mean over the images of each class; NaN without images."""
     n = np.bincount(labels, minlength=k)
     total = np.bincount(labels, weights=values.astype(np.float64), minlength=k)
@@ -15,12 +15,12 @@ def class_mean(values: Float[np.ndarray, " n"], labels: Int[np.ndarray, " n"], k
         return total / n
 
 
-def entropy(evidence: Evidence, condition: str) -> PerClass:
+def entropy(evidence: Evidence, condition: str) -> ClassValues:
     """Mean entropy of the outputs for each class, natural logarithm: at most ln k."""
     return class_mean(evidence.conditions[condition].entropy, evidence.labels, evidence.k)
 
 
-def cvc(evidence: Evidence, condition: str) -> PerClass:
+def cvc(evidence: Evidence, condition: str) -> ClassValues:
     """Class-wise variance of confidence (Tian 2021, Def. 5.1): mean(‖p‖²)/k − 1/k², because p has the mean 1/k."""
     squared = class_mean(evidence.conditions[condition].p_squared, evidence.labels, evidence.k)
     return squared / evidence.k - 1 / evidence.k**2

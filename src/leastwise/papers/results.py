@@ -10,10 +10,11 @@ from jaxtyping import Float
 from leastwise.audit.evidence import Evidence
 from leastwise.core.counts import Tally
 from leastwise.insight.features import Moments, inter_class_similarity, intra_class_variance
-from leastwise.papers.claims.base import Finding, PerClass, Verdict, together
+from leastwise.papers.claims.base import Finding, Verdict, together
 from leastwise.papers.exhibit import Exhibit
 from leastwise.papers.recipes import Absent, Measured, Recipe
 from leastwise.papers.scales import scale
+from leastwise.statistics.intervals import ClassValues
 
 
 class Picture(NamedTuple):
@@ -94,7 +95,7 @@ class View:
                 return evidence, name
         raise Missing(f"{role} under {attack} is not among the results")
 
-    def profile(self, role: str, attack: str = "clean") -> PerClass:
+    def profile(self, role: str, attack: str = "clean") -> ClassValues:
         evidence, name = self.audit(role, attack)
         return evidence.tally(name).accuracy.numpy()
 
@@ -104,7 +105,7 @@ class View:
                 return one.moments
         raise Missing(f"the features of {role} are not among the results")
 
-    def shape(self, role: str) -> tuple[PerClass, PerClass]:
+    def shape(self, role: str) -> tuple[ClassValues, ClassValues]:
         """Similarity and variance of the classes' features."""
         found = self.moments(role)
         return inter_class_similarity(found.means), intra_class_variance(found)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from leastwise.audit.evidence import Evidence
 from leastwise.report.terminal.table import same_images
 from leastwise.statistics.intervals import CONFIDENCE
-from leastwise.statistics.paired import Paired, class_wise
+from leastwise.statistics.paired import PairedComparison, compare_class_wise
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,7 @@ class Change:
     """A class under B against A; `p` is the McNemar p-value, adjusted by Holm for the number of classes."""
 
     name: str
-    paired: Paired
+    paired: PairedComparison
     p: float
 
     @property
@@ -24,6 +24,6 @@ class Change:
 def changes(a: Evidence, b: Evidence, condition: str) -> tuple[Change, ...]:
     """Every class that has images, in the order of the classes."""
     assert same_images(a, b)
-    found = class_wise(a.correct(condition), b.correct(condition), a.labels, a.k)
+    found = compare_class_wise(a.correct(condition), b.correct(condition), a.labels, a.k)
     rows = zip(a.names, found.classes, found.adjusted.tolist(), strict=True)
     return tuple(Change(name, pair, p) for name, pair, p in rows if pair is not None)

@@ -24,11 +24,17 @@ from leastwise.report.results import opened
 from leastwise.report.terminal.screen import say
 from leastwise.report.terminal.table import same_images
 from leastwise.report.text import percent
+from leastwise.statistics.accuracies import rho, worst_accuracy, worst_class
 from leastwise.statistics.intervals import CONFIDENCE
-from leastwise.statistics.paired import Paired, class_wise, paired
-from leastwise.statistics.seeds import GroupDifference, agreement, class_groups, dominated, groups
-from leastwise.statistics.spread import rho
-from leastwise.statistics.worst_class import worst
+from leastwise.statistics.paired import PairedComparison, compare_class_wise, compare_paired
+from leastwise.statistics.seeds import (
+    GroupDifference,
+    compare_class_groups,
+    compare_groups,
+    find_dominated,
+    measure_agreement,
+)
+from leastwise.statistics.worst_class import estimate_worst
 
 CLEAN = "clean"
 
@@ -160,16 +166,16 @@ def pareto(found: Sequence[Side], shown: Sequence[str], condition: str) -> list[
         accuracy = side.accuracy(condition)
         overall = {name: float(np.mean([m.evidence.tally(name).overall for m in side.models])) for name in shown}
         tallies = [model.evidence.tally(condition) for model in side.models]
-        lowest = [worst(t.correct.numpy(), t.n.numpy()) for t in tallies]
+        lowest = [estimate_worst(t.correct.numpy(), t.n.numpy()) for t in tallies]
         rows.append(
             {
                 "name": side.name,
                 "trainings": len(side.models),
                 "overall": overall,
-                "worst_class": side.first.names[int(np.nanargmin(accuracy))],
+                "worst_class": side.first.names[worst_class(accuracy)],
                 # The named class, whose mean over the trainings is lowest. The attacker who sees a training picks its
                 # own worst class: with several these may differ, and their mean is lower.
-                "worst": float(np.nanmin(accuracy)),
+                "worst": float(worst_accuracy(accuracy)),
                 "worst_of_each": float(np.mean([w.plug_in for w in lowest])),
                 "worst_corrected": float(np.mean([w.corrected for w in lowest])),
             }
@@ -180,7 +186,7 @@ def pareto(found: Sequence[Side], shown: Sequence[str], condition: str) -> list[
             rho(row["worst"], row["overall"][condition], base["worst"], base["overall"][condition])
         )
     scores = np.array([[*row["overall"].values(), row["worst"]] for row in rows])
-    for row, beaten in zip(rows, dominated(scores).tolist(), strict=True):
+    for row, beaten in zip(rows, find_dominated(scores).tolist(), strict=True):
         row["dominated"] = beaten
     return rows
 
@@ -188,8 +194,8 @@ def pareto(found: Sequence[Side], shown: Sequence[str], condition: str) -> list[
 def change(a: Side, b: Side, condition: str) -> dict[str, Any]:
     x, y, labels, k = a.hits(condition), b.hits(condition), a.first.labels, a.first.k
     if len(x) == len(y) == 1:
-        by_class = class_wise(x[0], y[0], labels, k)
-        whole = paired(x[0], y[0])
+        by_class = compare_class_wise(x[0], y[0], labels, k)
+        whole = compare_paired(x[0], y[0])
         return {
             "overall": pair_block(whole, whole.p),
             "classes": [
@@ -199,8 +205,11 @@ def change(a: Side, b: Side, condition: str) -> dict[str, Any]:
         }
     # Groups have no exact test: a class is marked if its interval, widened for the number of classes, excludes 0.
     present = int((np.bincount(labels, minlength=k) > 0).sum())
-    plain, wide = class_groups(x, y, labels, k), class_groups(x, y, labels, k, 1 - (1 - CONFIDENCE) / present)
-    whole_group = groups(x, y)
+    plain, wide = (
+        compare_class_groups(x, y, labels, k),
+        compare_class_groups(x, y, labels, k, 1 - (1 - CONFIDENCE) / present),
+    )
+    whole_group = compare_groups(x, y)
     return {
         "overall": group_block(whole_group, whole_group),
         "classes": [
@@ -210,7 +219,7 @@ def change(a: Side, b: Side, condition: str) -> dict[str, Any]:
     }
 
 
-def pair_block(found: Paired, p: float) -> dict[str, Any]:
+def pair_block(found: PairedComparison, p: float) -> dict[str, Any]:
     return {
         "n": found.n,
         "difference": finite_or_none(found.difference),
@@ -236,7 +245,7 @@ def group_block(found: GroupDifference, decisive: GroupDifference) -> dict[str, 
 
 
 def agreed(a: Side, b: Side, condition: str) -> dict[str, Any]:
-    found = agreement(a.accuracy(condition), b.accuracy(condition))
+    found = measure_agreement(a.accuracy(condition), b.accuracy(condition))
     return {
         "kendall": finite_or_none(found.kendall),
         "spearman": finite_or_none(found.spearman),

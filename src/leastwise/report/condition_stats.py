@@ -8,10 +8,10 @@ from leastwise.audit.evidence import MOST_NAMED, Evidence
 from leastwise.report.security_curves import curves, half_lost
 from leastwise.report.terminal.table import pick
 from leastwise.report.text import percent, span
-from leastwise.statistics.intervals import ClassCounts, PerClass
-from leastwise.statistics.pairwise import Ranking, ranking
-from leastwise.statistics.spread import Spread, homogeneity, spread, variance_bounds
-from leastwise.statistics.worst_class import Worst, probability_worst, worst
+from leastwise.statistics.intervals import ClassCounts, ClassValues
+from leastwise.statistics.pairwise import Ranking, rank_classes
+from leastwise.statistics.spread import Spread, homogeneity, measure_spread, variance_bounds
+from leastwise.statistics.worst_class import WorstClass, estimate_worst, probability_worst
 
 SURE = 0.95  # a probability of being the worst class from which no other is named beside it
 
@@ -23,8 +23,8 @@ class Finding:
     names: tuple[str, ...]
     correct: ClassCounts
     n: ClassCounts
-    worst: Worst
-    probability: PerClass  # of being the worst class, each class
+    worst: WorstClass
+    probability: ClassValues  # of being the worst class, each class
     spread: Spread
     spread_low: float
     spread_high: float
@@ -40,7 +40,7 @@ class Finding:
     @property
     def ranking(self) -> Ranking:
         """All pairs of classes: half a million tests at 1,000 classes, so only where it is asked for."""
-        return ranking(self.correct, self.n)
+        return rank_classes(self.correct, self.n)
 
 
 def finding(evidence: Evidence, condition: str) -> Finding:
@@ -51,9 +51,9 @@ def finding(evidence: Evidence, condition: str) -> Finding:
         evidence.names,
         correct,
         n,
-        worst(correct, n),
+        estimate_worst(correct, n),
         probability_worst(correct, n),
-        spread(correct, n),
+        measure_spread(correct, n),
         low,
         high,
         homogeneity(correct, n),

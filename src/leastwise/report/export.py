@@ -15,7 +15,7 @@ import numpy as np
 from leastwise.audit.evidence import SUMS, Evidence, Record
 from leastwise.core.files import write_atomic
 from leastwise.report.text import percent, span
-from leastwise.statistics.intervals import wilson
+from leastwise.statistics.intervals import wilson_interval
 
 LATEX = {
     "\\": r"\textbackslash{}",
@@ -39,7 +39,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would run when 
 def table_csv(evidence: Evidence) -> str:
     """A row per class; per condition n, correct, accuracy, low and high as fractions with six digits."""
     frame = evidence.frame()
-    low, high = wilson(frame.correct.numpy(), frame.n.numpy())
+    low, high = wilson_interval(frame.correct.numpy(), frame.n.numpy())
     parts = ("n", "correct", "accuracy", "low", "high")
     rows: list[list[str]] = [["class", *(f"{name}.{part}" for name in frame.conditions for part in parts)]]
     for c, name in enumerate(evidence.names):
@@ -78,7 +78,7 @@ def table_latex(evidence: Evidence) -> str:
 def cells(evidence: Evidence) -> tuple[list[str], list[list[str]]]:
     """A header and a row per class, as people read them; the last row is all images together."""
     frame = evidence.frame()
-    low, high = wilson(frame.correct.numpy(), frame.n.numpy())
+    low, high = wilson_interval(frame.correct.numpy(), frame.n.numpy())
     accuracy = frame.accuracy.tolist()
     rows = []
     for c, name in enumerate(evidence.names):

@@ -15,16 +15,16 @@ from leastwise.core.json_values import finite_or_none, with_nulls
 from leastwise.insight.confusion import confusion
 from leastwise.insight.outputs import cvc, entropy
 from leastwise.report.condition_stats import Finding, finding
-from leastwise.statistics.game import Value, pair_game, source_game
-from leastwise.statistics.spread import (
+from leastwise.statistics.accuracies import (
     boundary_error,
     cvar,
     false_positive_rate,
     gini,
     nsd_accuracy,
     nsd_error,
-    worst_k,
+    worst_k_mean,
 )
+from leastwise.statistics.game import GameValue, pair_game, source_game
 
 WORST_K = (2, 3, 5, 10)
 SHARES = (0.1, 0.2, 0.3)
@@ -50,7 +50,7 @@ def fairness(evidence: Evidence, condition: str, cost: "np.ndarray | None" = Non
         },
         "sd_debiased": finite_or_none(100 * found.spread.sd) if found.spread.used > 1 else None,
         "homogeneity_p": finite_or_none(found.same),
-        "worst_k": {str(k): finite_or_none(worst_k(accuracy, k)) for k in WORST_K if k < present},
+        "worst_k": {str(k): finite_or_none(worst_k_mean(accuracy, k)) for k in WORST_K if k < present},
         "cvar": {f"{share:g}": finite_or_none(cvar(accuracy, share)) for share in SHARES},
         "gini": finite_or_none(gini(accuracy)),
         "nsd_error": finite_or_none(nsd_error(accuracy)),
@@ -95,7 +95,7 @@ def game(evidence: Evidence, condition: str, counts: "np.ndarray", cost: "np.nda
     return made
 
 
-def value(found: Value, evidence: Evidence) -> dict[str, Any]:
+def value(found: GameValue, evidence: Evidence) -> dict[str, Any]:
     target = {} if found.target is None else {"target": evidence.names[found.target]}
     return (
         {"source": evidence.names[found.source]} | target | {"cost": found.value, "low": found.low, "high": found.high}

@@ -13,7 +13,7 @@ from leastwise.report.charts.bars import Bar, Difference, Line, Spec, bars, curv
 from leastwise.report.charts.heatmap import Look, heat
 from leastwise.report.class_changes import Change
 from leastwise.report.security_curves import Curve, clean, radius_text
-from leastwise.statistics.intervals import wilson
+from leastwise.statistics.intervals import wilson_interval
 
 MANY = 40  # more classes than this are shortened to both ends
 END = 20  # classes shown at each end
@@ -55,7 +55,7 @@ def weakest_first(evidence: Evidence, condition: str) -> list[int]:
 def class_bars(evidence: Evidence, condition: str, order: Sequence[int]) -> list[Bar]:
     tally = evidence.tally(condition)
     n, correct = tally.n.numpy(), tally.correct.numpy()
-    low, high = wilson(correct, n)
+    low, high = wilson_interval(correct, n)
     lowest = min((correct[c] / n[c] for c in order), default=0.0)
     return [
         Bar(
@@ -118,7 +118,7 @@ def group_bars(evidence: Evidence, condition: str) -> list[Bar]:
     counted = [(name, int(tally.n[list(c)].sum()), int(tally.correct[list(c)].sum())) for name, c in evidence.groups]
     counted = [row for row in counted if row[1]]
     n, correct = np.array([row[1] for row in counted]), np.array([row[2] for row in counted])
-    low, high = wilson(correct, n)
+    low, high = wilson_interval(correct, n)
     lowest = (correct / n).min(initial=1.0)
     return [
         Bar(name, 100 * right / count, 100 * float(lo), 100 * float(hi), count, bool(right / count == lowest))

@@ -10,7 +10,7 @@ import numpy as np
 from leastwise.core.text import escape_unprintable
 from leastwise.jobs.folder import SUMMARY
 from leastwise.report.text import percent, span
-from leastwise.statistics.gate.decide import Outcome, Result, SingleImages, Verdict
+from leastwise.statistics.gate.decide import GateOutcome, GateVerdict, Result, SingleImages
 
 if TYPE_CHECKING:
     from leastwise.audit.evidence import Evidence
@@ -56,7 +56,7 @@ def from_summary(content: Mapping[str, Any]) -> Result:
     return Result(names, counts, attacks=dict(recipe.get("conditions", ())))
 
 
-def verdict_sentence(verdict: Verdict) -> str:
+def verdict_sentence(verdict: GateVerdict) -> str:
     """The verdict on one demand, what was seen, and how many images would decide it if it is open."""
     if verdict.term.measure == "cv":
         seen = f"{verdict.estimate:.5f} [{verdict.low:.5f}, {verdict.high:.5f}]"
@@ -67,6 +67,6 @@ def verdict_sentence(verdict: Verdict) -> str:
     said += f" ({verdict.detail})" if verdict.detail else ""
     if verdict.images_needed is not None:
         said += f"; about {verdict.images_needed:,} images in the largest class would decide"
-    elif verdict.outcome is Outcome.INCONCLUSIVE:
+    elif verdict.outcome is GateOutcome.INCONCLUSIVE:
         said += "; it is too close to the limit for any number of images"
     return said

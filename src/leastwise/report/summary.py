@@ -14,7 +14,7 @@ from leastwise.data.classes import Groups
 from leastwise.report.fairness import fairness
 from leastwise.report.leaderboard import leaderboard
 from leastwise.report.security_curves import Curve, curves, nearest_mistakes
-from leastwise.statistics.intervals import CONFIDENCE, wilson
+from leastwise.statistics.intervals import CONFIDENCE, wilson_interval
 
 SCHEMA = 2  # 2: the leaderboard's flat keys, fairness, provenance
 
@@ -66,7 +66,7 @@ def provenance(evidence: Evidence) -> dict[str, Any]:
 
 def condition(frame: ClassFrame, row: int, groups: Groups = ()) -> dict[str, Any]:
     n, correct = frame.n[row].numpy(), frame.correct[row].numpy()
-    low, high = wilson(correct, n)
+    low, high = wilson_interval(correct, n)
     accuracy = [finite_or_none(a) for a in frame.accuracy[row].tolist()]
     worst = int(frame.worst[row])
     return {
@@ -126,7 +126,7 @@ def curve(one: Curve) -> dict[str, Any]:
 
 def group(n: "np.ndarray", correct: "np.ndarray") -> dict[str, Any]:
     """The examples of all classes of a superclass together."""
-    low, high = wilson(correct.sum(keepdims=True), n.sum(keepdims=True))
+    low, high = wilson_interval(correct.sum(keepdims=True), n.sum(keepdims=True))
     total = int(n.sum())
     accuracy = int(correct.sum()) / total if total else None
     return {

@@ -8,38 +8,46 @@ from typing import TYPE_CHECKING
 from leastwise.core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from leastwise.statistics.gate.language import parse
-    from leastwise.statistics.intervals import exact, simultaneous, wilson
-    from leastwise.statistics.paired import class_wise, paired
-    from leastwise.statistics.pairwise import holm, ranking
-    from leastwise.statistics.seeds import class_groups
-    from leastwise.statistics.spread import homogeneity
-    from leastwise.statistics.worst_class import probability_worst, worst
+    from leastwise.statistics.accuracies import class_gap, worst_accuracy
+    from leastwise.statistics.gate.language import parse_term
+    from leastwise.statistics.intervals import exact_interval, simultaneous_intervals, wilson_interval
+    from leastwise.statistics.paired import compare_class_wise, compare_paired
+    from leastwise.statistics.pairwise import adjust_holm, rank_classes
+    from leastwise.statistics.race import run_race
+    from leastwise.statistics.seeds import compare_class_groups
+    from leastwise.statistics.spread import homogeneity, measure_spread
+    from leastwise.statistics.worst_class import estimate_worst, probability_worst
 
 __all__ = [
-    "class_groups",
-    "class_wise",
-    "exact",
-    "holm",
+    "adjust_holm",
+    "class_gap",
+    "compare_class_groups",
+    "compare_class_wise",
+    "compare_paired",
+    "estimate_worst",
+    "exact_interval",
     "homogeneity",
-    "paired",
-    "parse",
+    "measure_spread",
+    "parse_term",
     "probability_worst",
-    "ranking",
-    "simultaneous",
-    "wilson",
-    "worst",
+    "rank_classes",
+    "run_race",
+    "simultaneous_intervals",
+    "wilson_interval",
+    "worst_accuracy",
 ]
 
 __getattr__ = lazy_names(
     __name__,
     {
-        "intervals": "exact simultaneous wilson",
-        "worst_class": "worst probability_worst",
-        "spread": "homogeneity",
-        "pairwise": "ranking holm",
-        "paired": "class_wise paired",
-        "seeds": "class_groups",
-        "gate.language": "parse",
+        "accuracies": "class_gap worst_accuracy",
+        "intervals": "exact_interval simultaneous_intervals wilson_interval",
+        "worst_class": "estimate_worst probability_worst",
+        "spread": "homogeneity measure_spread",
+        "pairwise": "rank_classes adjust_holm",
+        "paired": "compare_class_wise compare_paired",
+        "race": "run_race",
+        "seeds": "compare_class_groups",
+        "gate.language": "parse_term",
     },
 )

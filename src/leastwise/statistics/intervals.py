@@ -10,14 +10,15 @@ from scipy.special import betaincinv, ndtri
 
 CONFIDENCE = 0.95
 
-Counts = Int[np.ndarray, "..."]
+AnyCounts = Int[np.ndarray, "..."]
 Bounds = tuple[Float[np.ndarray, "..."], Float[np.ndarray, "*shape"]]
 ClassCounts = Int[np.ndarray, " k"]
-PerClass = Float[np.ndarray, " k"]
+ClassValues = Float[np.ndarray, " k"]
 Hits = Bool[np.ndarray, " n"]  # which images were right
+OneRun = Bool[np.ndarray, " _"]  # the same, of one of several models
 
 
-def wilson(correct: Counts, n: Counts, confidence: float = CONFIDENCE) -> Bounds:
+def wilson_interval(correct: AnyCounts, n: AnyCounts, confidence: float = CONFIDENCE) -> Bounds:
     """Wilson's score interval for a proportion; NaN where n is 0."""
     z = ndtri((1 + confidence) / 2)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -30,19 +31,19 @@ def wilson(correct: Counts, n: Counts, confidence: float = CONFIDENCE) -> Bounds
     return np.where(n > 0, low, np.nan), np.where(n > 0, high, np.nan)
 
 
-def exact(correct: Counts, n: Counts, confidence: float = CONFIDENCE) -> Bounds:
+def exact_interval(correct: AnyCounts, n: AnyCounts, confidence: float = CONFIDENCE) -> Bounds:
     """Clopper and Pearson's interval: covers at least `confidence` whatever the proportion; NaN where n is 0."""
     one_sided = (1 + confidence) / 2
-    return lower(correct, n, one_sided), upper(correct, n, one_sided)
+    return lower_bound(correct, n, one_sided), upper_bound(correct, n, one_sided)
 
 
-def lower(correct: Counts, n: Counts, confidence: float = CONFIDENCE) -> Float[np.ndarray, "..."]:
+def lower_bound(correct: AnyCounts, n: AnyCounts, confidence: float = CONFIDENCE) -> Float[np.ndarray, "..."]:
     """Exact one-sided bound: the proportion is at least this; NaN where n is 0."""
     low = np.where(correct == 0, 0.0, betaincinv(np.maximum(correct, 1), n - correct + 1, 1 - confidence))
     return np.where(n > 0, low, np.nan)
 
 
-def upper(correct: Counts, n: Counts, confidence: float = CONFIDENCE) -> Float[np.ndarray, "..."]:
+def upper_bound(correct: AnyCounts, n: AnyCounts, confidence: float = CONFIDENCE) -> Float[np.ndarray, "..."]:
     """Exact one-sided bound: the proportion is at most this; NaN where n is 0."""
     wrong = n - correct
     high = np.where(wrong == 0, 1.0, betaincinv(correct + 1, np.maximum(wrong, 1), confidence))
@@ -54,9 +55,9 @@ def sidak(confidence: float, count: int) -> float:
     return float(confidence ** (1 / max(count, 1)))
 
 
-def simultaneous(correct: ClassCounts, n: ClassCounts, confidence: float = CONFIDENCE) -> Bounds:
+def simultaneous_intervals(correct: ClassCounts, n: ClassCounts, confidence: float = CONFIDENCE) -> Bounds:
     """Exact intervals that hold for all present classes together; NaN for classes without examples.
 
     Classes share no image, so Šidák's product rule holds with equality and nothing is given away to Bonferroni.
     """
-    return exact(correct, n, sidak(confidence, int((n > 0).sum())))
+    return exact_interval(correct, n, sidak(confidence, int((n > 0).sum())))

@@ -7,11 +7,11 @@ from jaxtyping import Float, Int
 from scipy.special import bdtr, ndtri
 
 from leastwise.statistics.intervals import CONFIDENCE, Hits
-from leastwise.statistics.pairwise import holm
+from leastwise.statistics.pairwise import adjust_holm
 
 
 @dataclass(frozen=True)
-class Paired:
+class PairedComparison:
     """Two models on the same images: B minus A."""
 
     n: int
@@ -24,14 +24,14 @@ class Paired:
 
 
 @dataclass(frozen=True, eq=False)
-class ClassWise:
+class ClassWiseComparison:
     """`classes[c]` compares the images of class c and is None where there are none."""
 
-    classes: tuple[Paired | None, ...]
+    classes: tuple[PairedComparison | None, ...]
     adjusted: Float[np.ndarray, " k"]  # Holm-adjusted p-values of the classes; NaN where missing
 
 
-def paired(a: "np.ndarray", b: "np.ndarray", confidence: float = CONFIDENCE) -> Paired:
+def compare_paired(a: "np.ndarray", b: "np.ndarray", confidence: float = CONFIDENCE) -> PairedComparison:
     """Compare which of the same images A and B get right (boolean arrays).
 
     The interval is Bonett and Price's adjusted Wald interval for paired proportions (Journal of Educational and
@@ -45,11 +45,17 @@ def paired(a: "np.ndarray", b: "np.ndarray", confidence: float = CONFIDENCE) -> 
     disagreements = gained + lost
     p = min(1.0, 2 * float(bdtr(min(gained, lost), disagreements, 0.5))) if disagreements else 1.0
     difference = (gained - lost) / n if n else float("nan")
-    return Paired(n, gained, lost, difference, max(-1.0, float(centre - half)), min(1.0, float(centre + half)), p)
+    return PairedComparison(
+        n, gained, lost, difference, max(-1.0, float(centre - half)), min(1.0, float(centre + half)), p
+    )
 
 
-def class_wise(a: Hits, b: Hits, labels: Int[np.ndarray, " n"], k: int, confidence: float = CONFIDENCE) -> ClassWise:
+def compare_class_wise(
+    a: Hits, b: Hits, labels: Int[np.ndarray, " n"], k: int, confidence: float = CONFIDENCE
+) -> ClassWiseComparison:
     """`paired` on each class, the p-values Holm-corrected over the classes; the intervals are of single classes."""
-    found = tuple(paired(a[labels == c], b[labels == c], confidence) if (labels == c).any() else None for c in range(k))
+    found = tuple(
+        compare_paired(a[labels == c], b[labels == c], confidence) if (labels == c).any() else None for c in range(k)
+    )
     p = np.array([one.p if one else np.nan for one in found])
-    return ClassWise(found, holm(p))
+    return ClassWiseComparison(found, adjust_holm(p))

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import gammaln
 
-from leastwise.statistics.intervals import CONFIDENCE, ClassCounts, Counts
+from leastwise.statistics.intervals import CONFIDENCE, AnyCounts, ClassCounts
 
 CELLS = 1_000_000  # hypergeometric terms held at a time: 8 MB for each of a few arrays
 
@@ -20,7 +20,9 @@ class Ranking:
     groups: tuple[tuple[int, ...], ...]  # the longest runs of `order` without a significant difference; may overlap
 
 
-def two_classes(a_correct: Counts, a_n: Counts, b_correct: Counts, b_n: Counts) -> Float[np.ndarray, "..."]:
+def compare_two_classes(
+    a_correct: AnyCounts, a_n: AnyCounts, b_correct: AnyCounts, b_n: AnyCounts
+) -> Float[np.ndarray, "..."]:
     """Two-sided p-value of equal accuracy: Fisher's exact test, twice the smaller tail.
 
     Its level is at most what it says at any sizes. Mid-P, which counts half of the observed table, has more power and
@@ -30,11 +32,11 @@ def two_classes(a_correct: Counts, a_n: Counts, b_correct: Counts, b_n: Counts) 
     # Classes of few images repeat the same tables: 1,000 classes of 50 have half a million pairs, 2,601 tables at most.
     distinct, place = np.unique(tables.reshape(-1, 4), axis=0, return_inverse=True)
     size = max(1, CELLS // (int(distinct[:, [0, 2]].max(initial=0)) + 1))
-    parts = [fisher(distinct[at : at + size]) for at in range(0, len(distinct), size)]
+    parts = [fisher_test(distinct[at : at + size]) for at in range(0, len(distinct), size)]
     return np.concatenate([np.empty(0), *parts])[place.ravel()].reshape(tables.shape[:-1])
 
 
-def fisher(tables: Int[np.ndarray, "m 4"]) -> Float[np.ndarray, " m"]:
+def fisher_test(tables: Int[np.ndarray, "m 4"]) -> Float[np.ndarray, " m"]:
     """Given all right answers, those of the class that did worse are hypergeometric: twice the lower tail."""
     a, a_n, b, b_n = tables.T
     swap = a * b_n > b * a_n
@@ -54,7 +56,7 @@ def fisher(tables: Int[np.ndarray, "m 4"]) -> Float[np.ndarray, " m"]:
     return np.minimum(1.0, 2 * tail)
 
 
-def holm(p: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
+def adjust_holm(p: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
     """Holm's adjusted p-values; NaN (no test) stays NaN and does not count."""
     adjusted = np.full(len(p), np.nan)
     valid = np.flatnonzero(~np.isnan(p))
@@ -64,7 +66,7 @@ def holm(p: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
     return adjusted
 
 
-def ranking(correct: ClassCounts, n: ClassCounts, confidence: float = CONFIDENCE) -> Ranking:
+def rank_classes(correct: ClassCounts, n: ClassCounts, confidence: float = CONFIDENCE) -> Ranking:
     """All pairs tested and Holm-corrected; groups are runs in rank order in which no two classes differ significantly.
 
     With very unequal class sizes two classes may be inseparable although a class between them differs from one;
@@ -75,12 +77,14 @@ def ranking(correct: ClassCounts, n: ClassCounts, confidence: float = CONFIDENCE
     i, j = np.triu_indices(len(order), 1)
     a, b = order[i], order[j]
     adjusted = np.full((len(n), len(n)), np.nan)
-    adjusted[a, b] = adjusted[b, a] = holm(two_classes(correct[a], n[a], correct[b], n[b]))
+    adjusted[a, b] = adjusted[b, a] = adjust_holm(compare_two_classes(correct[a], n[a], correct[b], n[b]))
     differs = adjusted[np.ix_(order, order)] <= 1 - confidence  # NaN on the diagonal compares as False
-    return Ranking(tuple(map(int, order)), adjusted, tuple(tuple(int(c) for c in order[run]) for run in runs(differs)))
+    return Ranking(
+        tuple(map(int, order)), adjusted, tuple(tuple(int(c) for c in order[run]) for run in find_runs(differs))
+    )
 
 
-def runs(differs: "np.ndarray") -> list[slice]:
+def find_runs(differs: "np.ndarray") -> list[slice]:
     """Longest slices in which nothing differs, none inside another."""
     found: list[slice] = []
     start = 0

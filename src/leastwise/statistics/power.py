@@ -9,7 +9,7 @@ from leastwise.statistics.intervals import CONFIDENCE
 POWER = 0.8
 
 
-def between_classes(
+def images_between_classes(
     p: float, difference: float, power: float = POWER, confidence: float = CONFIDENCE, tests: int = 1
 ) -> int:
     """Images per class to tell accuracies p and p + difference apart (two classes, or two models on different images).
@@ -18,14 +18,14 @@ def between_classes(
     q = p + d and m their mean. `tests` is how many comparisons share the error.
     """
     q = p + difference
-    check(difference, power, confidence, tests, p, q)
+    check_request(difference, power, confidence, tests, p, q)
     z_alpha, z_beta = quantiles(power, confidence, tests)
     mean = (p + q) / 2
     root = z_alpha * sqrt(2 * mean * (1 - mean)) + z_beta * sqrt(p * (1 - p) + q * (1 - q))
     return ceil(root**2 / difference**2 + 2 / abs(difference))
 
 
-def same_images(
+def images_on_same_images(
     difference: float, disagreement: float, power: float = POWER, confidence: float = CONFIDENCE, tests: int = 1
 ) -> int:
     """Images per class to see two models differ on the same images; on a share `disagreement` just one is right.
@@ -33,7 +33,7 @@ def same_images(
     (z_α·√ψ + z_β·√(ψ − d²))² / d² for McNemar's test, plus 1/|d| because the exact test is used, which is that
     much slower (a continuity correction).
     """
-    check(difference, power, confidence, tests, disagreement, abs(difference))
+    check_request(difference, power, confidence, tests, disagreement, abs(difference))
     if disagreement < abs(difference):
         raise ValueError(
             f"models that differ by {abs(difference):g} disagree on at least that share of images, "
@@ -44,7 +44,7 @@ def same_images(
     return ceil(root**2 / difference**2 + 1 / abs(difference))
 
 
-def against_threshold(
+def images_against_threshold(
     p: float, threshold: float, power: float = POWER, confidence: float = CONFIDENCE, tests: int = 1
 ) -> int:
     """Images of one class of accuracy p for its exact interval to clear a threshold.
@@ -52,7 +52,7 @@ def against_threshold(
     (z_α·√(t(1−t)) + z_β·√(p(1−p)))² / (p − t)² plus 1/|p − t|, a continuity correction for the exact interval.
     """
     difference = p - threshold
-    check(difference, power, confidence, tests, p, threshold)
+    check_request(difference, power, confidence, tests, p, threshold)
     z_alpha, z_beta = quantiles(power, confidence, tests)
     root = z_alpha * sqrt(threshold * (1 - threshold)) + z_beta * sqrt(p * (1 - p))
     return ceil(root**2 / difference**2 + 1 / abs(difference))
@@ -62,7 +62,7 @@ def quantiles(power: float, confidence: float, tests: int) -> tuple[float, float
     return float(ndtri(1 - (1 - confidence) / (2 * tests))), float(ndtri(power))
 
 
-def check(difference: float, power: float, confidence: float, tests: int, *shares: float) -> None:
+def check_request(difference: float, power: float, confidence: float, tests: int, *shares: float) -> None:
     if difference == 0:
         raise ValueError("no number of images shows a difference of 0: ask for the smallest that matters")
     for share in shares:

@@ -12,14 +12,14 @@ import numpy as np
 from jaxtyping import Bool, Int
 from scipy.special import betainc, betaln, xlog1py, xlogy
 
-from leastwise.statistics.intervals import CONFIDENCE, Bounds, ClassCounts, Counts
+from leastwise.statistics.intervals import CONFIDENCE, AnyCounts, Bounds, ClassCounts
 
 # Beta(8, 8), cut at one half, is what a disagreement is expected to say. Against Beta(1, 1) it took 17 % fewer images
 # for classes 5 points apart, 15 % fewer at 2 points, 5 % more at 13.
 PRIOR = 8.0
 BISECTIONS = 50
 
-Draw = Callable[[Mapping[int, int]], Mapping[int, "np.ndarray"]]
+DrawOutcomes = Callable[[Mapping[int, int]], Mapping[int, "np.ndarray"]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,9 @@ class Round:
         return self.contenders[0] if len(self.contenders) == 1 else None
 
 
-def race(draw: Draw, sizes: Sequence[int], batch: int = 25, confidence: float = CONFIDENCE) -> Iterator[Round]:
+def run_race(
+    draw: DrawOutcomes, sizes: Sequence[int], batch: int = 25, confidence: float = CONFIDENCE
+) -> Iterator[Round]:
     """One round per batch, until one class is left or at most one contender has images left.
 
     `draw({class: count})` attacks the next `count` images of each class and returns which survived. The images of a
@@ -61,15 +63,15 @@ def race(draw: Draw, sizes: Sequence[int], batch: int = 25, confidence: float = 
         for c, outcome in draw(wanted).items():
             assert len(outcome) == wanted[c], "draw returned another number of outcomes than it was asked for"
             hits[c] = np.concatenate([hits[c], outcome])
-        wins += new_wins(hits, before, list(wanted))
-        dropped = beaten(wins, contenders, sum(size > 0 for size in sizes), confidence)
+        wins += count_new_wins(hits, before, list(wanted))
+        dropped = find_beaten(wins, contenders, sum(size > 0 for size in sizes), confidence)
         gone = {c for c, _ in dropped}
         contenders = tuple(c for c in contenders if c not in gone)
         n, correct = np.array([len(h) for h in hits]), np.array([int(h.sum()) for h in hits])
         yield Round(n, correct, wins.copy(), contenders, dropped)
 
 
-def replay(outcomes: Sequence[Bool[np.ndarray, " _"]]) -> Draw:
+def replay_outcomes(outcomes: Sequence[Bool[np.ndarray, " _"]]) -> DrawOutcomes:
     """A `draw` that reads stored outcomes, one array per class, in their order."""
     position = [0] * len(outcomes)
 
@@ -83,7 +85,7 @@ def replay(outcomes: Sequence[Bool[np.ndarray, " _"]]) -> Draw:
     return draw
 
 
-def new_wins(hits: Sequence["np.ndarray"], before: Sequence[int], drawn: Sequence[int]) -> Int[np.ndarray, "k k"]:
+def count_new_wins(hits: Sequence["np.ndarray"], before: Sequence[int], drawn: Sequence[int]) -> Int[np.ndarray, "k k"]:
     """Wins among this round's images: the i-th image of every class is compared with the i-th of every other."""
     start = min(before[c] for c in drawn)
     length = max(len(hits[c]) for c in drawn) - start
@@ -96,7 +98,7 @@ def new_wins(hits: Sequence["np.ndarray"], before: Sequence[int], drawn: Sequenc
     return right @ wrong.T
 
 
-def evidence_better(wins: Counts, losses: Counts) -> "np.ndarray":
+def log_evidence_better(wins: AnyCounts, losses: AnyCounts) -> "np.ndarray":
     """Log of an e-process against "c is right no more often than d", from the pairs in which just one is right.
 
     If p_c ≤ p_d, a disagreement falls to c with probability at most ½. The likelihood ratio of a share q > ½ to
@@ -110,12 +112,12 @@ def evidence_better(wins: Counts, losses: Counts) -> "np.ndarray":
         return np.log(2 * above_half) + betaln(a, b) - betaln(PRIOR, PRIOR) + (wins + losses) * np.log(2)
 
 
-def beaten(
+def find_beaten(
     wins: Int[np.ndarray, "k k"], contenders: Sequence[int], classes: int, confidence: float
 ) -> tuple[tuple[int, int], ...]:
     """Contenders found better than another. The worst class has `classes` − 1 chances to be dropped in error."""
     some = np.array(contenders)
-    found = evidence_better(wins[np.ix_(some, some)], wins.T[np.ix_(some, some)])
+    found = log_evidence_better(wins[np.ix_(some, some)], wins.T[np.ix_(some, some)])
     np.fill_diagonal(found, -np.inf)
     limit = np.log((classes - 1) / (1 - confidence))
     # The class nobody is worse than stays, whatever the others: two cannot each be found better than the other.
@@ -123,7 +125,7 @@ def beaten(
     return tuple((int(some[i]), int(some[by[i]])) for i in np.flatnonzero(found.max(1) >= limit))
 
 
-def bounds(correct: ClassCounts, n: ClassCounts, confidence: float = CONFIDENCE) -> Bounds:
+def anytime_bounds(correct: ClassCounts, n: ClassCounts, confidence: float = CONFIDENCE) -> Bounds:
     """Intervals of the class accuracies that hold for all classes and after any number of images together.
 
     [0, 1] for a class without images: nothing is known of it yet.
@@ -140,10 +142,10 @@ def mixture_bounds(correct: ClassCounts, n: ClassCounts, limit: float) -> Bounds
         return marginal - xlogy(correct, p) - xlog1py(wrong, -p) >= limit
 
     peak = np.where(n > 0, correct / np.maximum(n, 1), 0.5)
-    return bisect(outside, peak, 0.0), bisect(outside, peak, 1.0)
+    return bisect_outwards(outside, peak, 0.0), bisect_outwards(outside, peak, 1.0)
 
 
-def bisect(outside: Callable[["np.ndarray"], "np.ndarray"], inside: "np.ndarray", end: float) -> "np.ndarray":
+def bisect_outwards(outside: Callable[["np.ndarray"], "np.ndarray"], inside: "np.ndarray", end: float) -> "np.ndarray":
     """Where `outside` begins on the way from `inside` to `end`; rounded outwards."""
     far = np.full(len(inside), end)
     with np.errstate(divide="ignore"):

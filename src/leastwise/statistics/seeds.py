@@ -7,9 +7,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import stdtrit
 
-from leastwise.statistics.intervals import CONFIDENCE, Hits, PerClass
+from leastwise.statistics.intervals import CONFIDENCE, ClassValues, Hits, OneRun
 
-OneRun = Bool[np.ndarray, " _"]
 Runs = Float[np.ndarray, "_ n"]  # 1 where a trained model (row) is right about an image (column)
 
 
@@ -27,7 +26,7 @@ class GroupDifference:
     test: float  # standard error that the choice of test images alone leaves in the difference
 
 
-def groups(a: Sequence[OneRun], b: Sequence[OneRun], confidence: float = CONFIDENCE) -> GroupDifference:
+def compare_groups(a: Sequence[OneRun], b: Sequence[OneRun], confidence: float = CONFIDENCE) -> GroupDifference:
     """Compare two groups of models on the same images (one boolean array per model).
 
     Within a group: hit[i, s] = mean + training_i + image_s + rest[i, s]. The accuracies of the I models vary by
@@ -53,12 +52,12 @@ def groups(a: Sequence[OneRun], b: Sequence[OneRun], confidence: float = CONFIDE
     test = float(by_image.var(ddof=1)) / (n + 2)
     total, doubt = test, test**2 / (n - 1)
     for share, hits in training_shares(x, y):
-        between, training = components(hits)
+        between, training = variance_components(hits)
         total += share * training
         doubt += (share * between) ** 2 / (len(hits) - 1)
     freedom = total**2 / doubt if doubt > 0 else float(n - 1)
     half = float(stdtrit(freedom, (1 + confidence) / 2)) * float(np.sqrt(total))
-    sd_a, sd_b = (float(np.sqrt(components(hits)[1])) for hits in (x, y))
+    sd_a, sd_b = (float(np.sqrt(variance_components(hits)[1])) for hits in (x, y))
     low, high = max(-1.0, difference - half), min(1.0, difference + half)
     return GroupDifference(n, difference, low, high, freedom, sd_a, sd_b, float(np.sqrt(test)))
 
@@ -72,15 +71,15 @@ def training_shares(x: Runs, y: Runs) -> list[tuple[float, Runs]]:
     return [(one_over[0], x), (one_over[1], y)]
 
 
-def class_groups(
+def compare_class_groups(
     a: Sequence[Hits], b: Sequence[Hits], labels: Int[np.ndarray, " n"], k: int, confidence: float = CONFIDENCE
 ) -> tuple[GroupDifference | None, ...]:
     """`groups` on the images of each class; None where a class has none."""
     members = [labels == c for c in range(k)]
-    return tuple(groups([h[m] for h in a], [h[m] for h in b], confidence) if m.any() else None for m in members)
+    return tuple(compare_groups([h[m] for h in a], [h[m] for h in b], confidence) if m.any() else None for m in members)
 
 
-def components(hits: Runs) -> tuple[float, float]:
+def variance_components(hits: Runs) -> tuple[float, float]:
     """Variance of the models' accuracies, and what of it is training; NaN for a single model."""
     models, n = hits.shape
     if models < 2:
@@ -102,7 +101,7 @@ class Agreement:
     cosine: float  # of the deviations from the class mean (Benz): Pearson's correlation
 
 
-def agreement(a: PerClass, b: PerClass) -> Agreement:
+def measure_agreement(a: ClassValues, b: ClassValues) -> Agreement:
     both = ~(np.isnan(a) | np.isnan(b))
     a, b = a[both], b[both]
     if len(a) < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
@@ -114,7 +113,7 @@ def agreement(a: PerClass, b: PerClass) -> Agreement:
     return Agreement(len(a), kendall, spearman, correlation(a, b))
 
 
-def dominated(scores: Float[np.ndarray, "m s"]) -> Bool[np.ndarray, " m"]:
+def find_dominated(scores: Float[np.ndarray, "m s"]) -> Bool[np.ndarray, " m"]:
     """Which models another one equals or beats in every score and beats in one (clean, robust, worst)."""
     at_least = np.all(scores[:, None] <= scores[None], axis=-1)
     better = np.any(scores[:, None] < scores[None], axis=-1)

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import chdtrc, ndtri
 
-from leastwise.statistics.intervals import CONFIDENCE, ClassCounts, PerClass
+from leastwise.statistics.intervals import CONFIDENCE, ClassCounts
 
 # Below this many expected hits or misses in a class the chi-square approximation is not trusted (Cochran's rule).
 FEW_EXPECTED = 5
@@ -30,7 +30,7 @@ class Spread:
         return float(np.sqrt(max(0.0, self.debiased)))
 
 
-def spread(correct: ClassCounts, n: ClassCounts) -> Spread:
+def measure_spread(correct: ClassCounts, n: ClassCounts) -> Spread:
     """De-biased CV: V − ((C−1)/C²)·Σ v_c, V = (1/C)·Σ d_c², d_c = p̂_c − mean, v_c = p̂_c(1−p̂_c)/(n_c−1).
 
     Unbiased, because v_c is unbiased for the variance of p̂_c. Standard error: write p̂_c = p_c + e_c with
@@ -67,7 +67,7 @@ def variance_bounds(correct: ClassCounts, n: ClassCounts, confidence: float = CO
     (97 % against 89 % for the classes of MNIST). One right and one wrong image are added to each class for A and
     Q, else classes without a mistake would leave no doubt.
     """
-    found = spread(correct, n)
+    found = measure_spread(correct, n)
     if found.used < 2:
         return float("nan"), float("nan")
     some = n >= 2
@@ -101,79 +101,13 @@ def homogeneity(correct: ClassCounts, n: ClassCounts, seed: int = 0) -> float:
     if len(m) < 2 or right in (0, total):
         return 1.0
     p = right / total
-    observed = float(pearson(k[None], m, p)[0])
+    observed = float(pearson_statistic(k[None], m, p)[0])
     if min(p, 1 - p) * m.min() >= FEW_EXPECTED:
         return float(chdtrc(len(m) - 1, observed))
     dealt = np.random.default_rng(seed).multivariate_hypergeometric(m, right, size=SHUFFLES)
-    as_extreme = int((pearson(dealt, m, p) >= observed * (1 - 1e-9)).sum())
+    as_extreme = int((pearson_statistic(dealt, m, p) >= observed * (1 - 1e-9)).sum())
     return (1 + as_extreme) / (1 + SHUFFLES)
 
 
-def pearson(k: Int[np.ndarray, "tables k"], m: ClassCounts, p: float) -> Float[np.ndarray, " tables"]:
+def pearson_statistic(k: Int[np.ndarray, "tables k"], m: ClassCounts, p: float) -> Float[np.ndarray, " tables"]:
     return ((k - m * p) ** 2 / m).sum(-1) / (p * (1 - p))
-
-
-def gap(accuracy: PerClass) -> float:
-    """Best minus worst class: MCD (Tian Def. 4.2), the range that GF-Score calls RDI."""
-    return float(np.nanmax(accuracy) - np.nanmin(accuracy))
-
-
-def gini(accuracy: PerClass) -> float:
-    """Gini's coefficient Σ|a_i − a_j| / (2·C²·mean): 0 for equal classes, 1 − 1/C when one class has everything."""
-    a = np.sort(accuracy[~np.isnan(accuracy)])
-    c = len(a)
-    if not a.sum():
-        return float("nan")
-    return float((2 * np.arange(1, c + 1) - c - 1) @ a / (c * a.sum()))
-
-
-def nsd_error(accuracy: PerClass) -> float:
-    """Standard deviation over the mean of the class *errors* (Xu et al., FRL); NaN when nothing is wrong."""
-    return ratio(float(np.nanstd(accuracy)), 1 - float(np.nanmean(accuracy)))
-
-
-def nsd_accuracy(accuracy: PerClass) -> float:
-    """Standard deviation over the mean of the class *accuracies* (ABSLD); NaN when nothing is right."""
-    return ratio(float(np.nanstd(accuracy)), float(np.nanmean(accuracy)))
-
-
-def worst_k(accuracy: PerClass, k: int) -> float:
-    """Mean accuracy of the k worst classes (of all, if there are fewer)."""
-    if k < 1:
-        raise ValueError(f"the worst {k} classes have no mean: ask for at least one")
-    return float(np.sort(accuracy[~np.isnan(accuracy)])[:k].mean())
-
-
-def cvar(accuracy: PerClass, share: float = 0.2) -> float:
-    """Mean accuracy of the worst `share` of classes (CFOL); the class at the edge counts with its fraction."""
-    if not 0 < share <= 1:
-        raise ValueError(f"a share of classes lies in (0, 1], and {share} does not: 0.2 is the worst fifth")
-    a = np.sort(accuracy[~np.isnan(accuracy)])
-    mass = share * len(a)
-    weight = np.clip(mass - np.arange(len(a)), 0.0, 1.0)
-    return float(weight @ a / mass)
-
-
-def rho(worst: float, average: float, base_worst: float, base_average: float) -> float:
-    """ρ (WAT): relative gain of the worst class minus relative loss of the average, against a baseline."""
-    return ratio(worst - base_worst, base_worst) - ratio(base_average - average, base_average)
-
-
-def boundary_error(clean: PerClass, robust: PerClass) -> PerClass:
-    """FRL's R_bndy = clean − robust accuracy. Negative where an attack turned wrong answers into right ones."""
-    return clean - robust
-
-
-def false_positive_rate(confusion: Int[np.ndarray, "k k"]) -> PerClass:
-    """Of the images of all other classes, the share predicted as this one (rows true, columns predicted).
-
-    The in-flow that a Class False-Positive Score measures: a class is also exposed by what is taken for it.
-    """
-    flows_in = confusion.sum(0) - np.diag(confusion)
-    others = confusion.sum() - confusion.sum(1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return flows_in / others
-
-
-def ratio(part: float, whole: float) -> float:
-    return part / whole if whole else float("nan")

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import bdtrc, betainc, betaincinv
 
-from leastwise.statistics.intervals import CONFIDENCE, ClassCounts, PerClass, lower, sidak, upper
-from leastwise.statistics.spread import spread
+from leastwise.statistics.accuracies import worst_accuracy, worst_class
+from leastwise.statistics.intervals import CONFIDENCE, ClassCounts, ClassValues, lower_bound, sidak, upper_bound
+from leastwise.statistics.spread import measure_spread
 
 GRID = 2000  # points of the numerical integrals; 20,000 change no probability by more than 1e-5
 
 
 @dataclass(frozen=True)
-class Worst:
+class WorstClass:
     """The lowest class accuracy. `low` to `high` covers the true minimum, whichever class has it."""
 
     index: int  # of the class that looks worst; the first of equals
@@ -23,7 +24,7 @@ class Worst:
     confidence: float
 
 
-def worst(correct: ClassCounts, n: ClassCounts, confidence: float = CONFIDENCE) -> Worst:
+def estimate_worst(correct: ClassCounts, n: ClassCounts, confidence: float = CONFIDENCE) -> WorstClass:
     """Plug-in, corrected estimate and interval of the true minimum over the present classes."""
     if not (n > 0).any():
         raise ValueError("no class has an image, so there is no worst class: audit at least one")
@@ -31,11 +32,11 @@ def worst(correct: ClassCounts, n: ClassCounts, confidence: float = CONFIDENCE) 
     k, m = correct[present], n[present]
     accuracy = k / m
     low, high = minimum_bounds(k, m, confidence)
-    plug_in = float(accuracy.min())
-    q = unspread(k, m)
+    plug_in = float(worst_accuracy(accuracy))
+    q = shrink_spread(k, m)
     bias = expected_minimum(q, m) - float(q.min())
     corrected = min(max(plug_in - bias, 0.0), 1.0)
-    return Worst(int(present[accuracy.argmin()]), plug_in, corrected, low, high, confidence)
+    return WorstClass(int(present[worst_class(accuracy)]), plug_in, corrected, low, high, confidence)
 
 
 @dataclass(frozen=True)
@@ -48,10 +49,10 @@ class Discrepancy:
     high: float
 
 
-def discrepancy(correct: ClassCounts, n: ClassCounts, confidence: float = CONFIDENCE) -> Discrepancy:
+def estimate_discrepancy(correct: ClassCounts, n: ClassCounts, confidence: float = CONFIDENCE) -> Discrepancy:
     """The best class is the one with the lowest share of mistakes; both ends share the error (Bonferroni)."""
     each = (1 + confidence) / 2
-    lowest, fewest = worst(correct, n, each), worst(n - correct, n, each)
+    lowest, fewest = estimate_worst(correct, n, each), estimate_worst(n - correct, n, each)
     return Discrepancy(
         1 - fewest.plug_in - lowest.plug_in,
         max(0.0, 1 - fewest.corrected - lowest.corrected),
@@ -68,19 +69,19 @@ def minimum_bounds(correct: ClassCounts, n: ClassCounts, confidence: float = CON
     below the least upper bound if all of them hold, so these share the error (Šidák).
     """
     tail = (1 + confidence) / 2
-    return float(lower(correct, n, tail).min()), float(upper(correct, n, sidak(tail, len(n))).min())
+    return float(lower_bound(correct, n, tail).min()), float(upper_bound(correct, n, sidak(tail, len(n))).min())
 
 
-def unspread(correct: ClassCounts, n: ClassCounts) -> PerClass:
+def shrink_spread(correct: ClassCounts, n: ClassCounts) -> ClassValues:
     """Class accuracies drawn together so that their variance is the de-biased one: noise spreads the observed ones."""
     p = correct / n
-    found = spread(correct, n)
+    found = measure_spread(correct, n)
     if not found.plug_in > 0:  # equal accuracies, or fewer than two classes with two images
         return p
     return p.mean() + (p - p.mean()) * np.sqrt(min(1.0, max(0.0, found.debiased) / found.plug_in))
 
 
-def expected_minimum(p: PerClass, n: ClassCounts) -> float:
+def expected_minimum(p: ClassValues, n: ClassCounts) -> float:
     """E[min_c X_c/n_c] for independent binomials, as ∫ Π_c P(X_c/n_c > t) dt; exact for equally large classes."""
     steps = int(n[0]) if (n == n[0]).all() else max(GRID, int(n.max()))
     t = (np.arange(steps) + 0.5) / steps
@@ -90,7 +91,7 @@ def expected_minimum(p: PerClass, n: ClassCounts) -> float:
     return float(survival.mean())
 
 
-def probability_worst(correct: ClassCounts, n: ClassCounts) -> PerClass:
+def probability_worst(correct: ClassCounts, n: ClassCounts) -> ClassValues:
     """Each class's posterior probability of having the lowest accuracy; NaN without images.
 
     Independent Beta(right + ½, wrong + ½) posteriors (Jeffreys): ∫ f_c(t)·Π_{d≠c} (1 − F_d(t)) dt on a grid.

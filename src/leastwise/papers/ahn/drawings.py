@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
 import torch
 
 from leastwise.core.counts import Tally
@@ -28,6 +27,7 @@ from leastwise.papers.drawing.values import (
 from leastwise.papers.results import Missing
 from leastwise.report.charts.lines import Axes, Series, lines
 from leastwise.report.figures import Figure
+from leastwise.statistics.accuracies import class_deviation
 
 NAN = float("nan")
 BOTH = (("clean", "clean"), ("robust", "pgd"))
@@ -76,7 +76,7 @@ def fig1(given: Given) -> Drawn:
 
 def plain_sd(same: Same) -> Triple:
     """A curve needs no interval, and a bootstrap of a hundred classes takes its time."""
-    return 100 * float(np.nanstd(same.accuracies()[0])), NAN, NAN
+    return 100 * float(class_deviation(same.accuracies()[0])), NAN, NAN
 
 
 STOPS = "eps where robustness stops rising"

@@ -37,6 +37,7 @@ from leastwise.papers.drawing.values import (
     worst_deviation,
 )
 from leastwise.papers.results import Audited, Missing
+from leastwise.statistics.accuracies import worst_accuracy, worst_class
 
 NAN = float("nan")
 BOTH = (("accuracy", "clean"), ("robustness", "pgd"))
@@ -114,7 +115,7 @@ def fig7(given: Given) -> Drawn:
         evidence, name = given.audit("mnist")
         each = given.found("mnist").each
         tally = each[-1][name] if each else evidence.tally(name)
-        return float(given.paper.number(int(np.nanargmin(tally.accuracy.numpy())))), NAN, NAN
+        return float(given.paper.number(worst_class(tally.accuracy.numpy()))), NAN, NAN
 
     ours: Ours = {("MNIST late epochs", "most vulnerable class"): tried(late)}
     return over_epochs(given, {"mnist": "MNIST", "svhn": "SVHN"}) + Drawn(ours=ours)
@@ -252,7 +253,7 @@ def fig16(given: Given) -> Drawn:
         if not names:
             raise Missing(given.why("standard"))
         found = [profile(audits[name]) for name in names]
-        lowest = [int(np.nanargmin(one)) for one in found if (one == np.nanmin(one)).sum() == 1]
+        lowest = [worst_class(one) for one in found if (one == worst_accuracy(one)).sum() == 1]
         if not lowest:
             raise Missing("several classes share the lowest accuracy")
         return float(given.paper.number(int(np.bincount(lowest).argmax()))), NAN, NAN

@@ -13,9 +13,9 @@ from leastwise.insight.accuracy_drop import percentiles
 from leastwise.insight.agreement import agreement_difference, mean_agreement, profile_similarity, rank_correlation
 from leastwise.insight.confusion import Matrix, confusion, inside_groups, symmetry
 from leastwise.insight.dynamics import convergence
-from leastwise.papers.claims.base import Accuracies, Finding, PerClass, Verdict, above, combined, shared
-from leastwise.statistics.intervals import CONFIDENCE, exact
-from leastwise.statistics.pairwise import holm
+from leastwise.papers.claims.base import Accuracies, Finding, Verdict, above, combined, shared
+from leastwise.statistics.intervals import CONFIDENCE, ClassValues, exact_interval
+from leastwise.statistics.pairwise import adjust_holm
 
 MATRIX_DRAWS = 500
 SHUFFLES = 1999
@@ -31,7 +31,7 @@ def profiles_agree(accuracy: Profiles, seed: int = 0) -> tuple[Finding, ...]:
     """
     p = profile_similarity(accuracy, seed).p[np.triu_indices(len(accuracy), 1)]
     found = mean_agreement(accuracy, seed=seed)
-    hardest = float(holm(p).max())
+    hardest = float(adjust_holm(p).max())
     verdict: Verdict = "holds" if hardest <= 1 - CONFIDENCE else "does not hold" if found.high < 0 else "undecided"
     what = f"mean cosine of {len(accuracy)} models ({len(p)} pairs)" if len(p) > 1 else "cosine of two models"
     return (Finding(what, found.value, found.low, found.high, verdict, hardest),)
@@ -54,7 +54,7 @@ def confusions_are_mutual_and_near(evidence: Evidence, condition: str, groups: G
     groups = groups or evidence.groups
     if groups:
         near = inside_groups(matrix, groups)
-        least, most = exact(np.array([near.inside]), np.array([near.mistakes]))
+        least, most = exact_interval(np.array([near.inside]), np.array([near.mistakes]))
         what = f"share of confusions inside superclasses (by chance {100 * near.expected:.1f} %)"
         found.append(above(what, near.share, float(least[0]), float(most[0]), threshold=near.expected, unit="%"))
     return tuple(found)
@@ -73,7 +73,7 @@ def symmetry_bounds(matrix: Matrix, score: float, seed: int = 0) -> tuple[float,
     return min(low, 2 * score - high), max(high, 2 * score - low)
 
 
-def convergence_predicts(train: Sequence[Tally], robustness: PerClass) -> tuple[Finding, ...]:
+def convergence_predicts(train: Sequence[Tally], robustness: ClassValues) -> tuple[Finding, ...]:
     """C16: rank correlation of a class's clean training accuracy at the end with its test robustness."""
     found = rank_correlation(convergence(train).final, robustness)
     return (above("rank correlation of convergence and robustness", found.rho, found.low, found.high, p=found.p),)
@@ -121,7 +121,7 @@ def kendall_w(scores: Float[np.ndarray, "... m g"]) -> Float[np.ndarray, "..."]:
         return np.asarray(12 * ((total - total.mean(-1, keepdims=True)) ** 2).sum(-1) / most)
 
 
-def similarity_predicts_error(similarity: PerClass, error: PerClass) -> tuple[Finding, ...]:
+def similarity_predicts_error(similarity: ClassValues, error: ClassValues) -> tuple[Finding, ...]:
     """C19: rank correlation of similarity to cat in standard training with the error of telling the two apart."""
     found = rank_correlation(similarity, error)
     return (above("rank correlation of similarity and error", found.rho, found.low, found.high, p=found.p),)

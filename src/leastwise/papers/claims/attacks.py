@@ -14,8 +14,8 @@ from leastwise.insight.confusion import confusion, inside_groups
 from leastwise.insight.homing import homing, homing_gain
 from leastwise.insight.outputs import cvc
 from leastwise.papers.claims.base import Accuracies, Finding, above, average, below, change, combined, shared
-from leastwise.statistics.intervals import CONFIDENCE, wilson
-from leastwise.statistics.paired import paired
+from leastwise.statistics.intervals import CONFIDENCE, wilson_interval
+from leastwise.statistics.paired import compare_paired
 
 DRAWS = 1000
 
@@ -109,7 +109,7 @@ def class_is_lifted(before: Evidence, after: Evidence, condition: str, cls: int)
     """C12: paired difference on the images of one class."""
     same = shared((before, condition), (after, condition))
     rows = same.labels == cls
-    found = paired(same.hits[0][rows], same.hits[1][rows])
+    found = compare_paired(same.hits[0][rows], same.hits[1][rows])
     what = f"change of {before.names[cls]} under {condition}"
     return (above(what, found.difference, found.low, found.high, p=found.p, unit="points"),)
 
@@ -124,7 +124,9 @@ def backgrounds_drive_adversarial_confusion(
     if not (a.mistakes and b.mistakes):
         nan = float("nan")
         return (above(what, nan, nan, nan, unit="points"),)
-    (p_low, q_low), (p_high, q_high) = wilson(np.array([a.inside, b.inside]), np.array([a.mistakes, b.mistakes]))
+    (p_low, q_low), (p_high, q_high) = wilson_interval(
+        np.array([a.inside, b.inside]), np.array([a.mistakes, b.mistakes])
+    )
     p, q = a.share, b.share
     low = (q - p) - float(np.hypot(q - q_low, p_high - p))
     high = (q - p) + float(np.hypot(q_high - q, p - p_low))

@@ -13,11 +13,11 @@ from jaxtyping import Bool, Float, Int
 
 from leastwise.audit.evidence import Evidence
 from leastwise.insight.accuracy_drop import resampled
+from leastwise.statistics.accuracies import class_deviation, class_gap, worst_accuracy
 from leastwise.statistics.intervals import CONFIDENCE
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 
-PerClass = Float[np.ndarray, " k"]
 Accuracies = Float[np.ndarray, "... k"]
 Statistic = Callable[[Accuracies, Int[np.ndarray, " k"]], "np.ndarray"]  # of class accuracies and class sizes
 
@@ -117,16 +117,16 @@ def average(a: Accuracies, n: Int[np.ndarray, " k"]) -> "np.ndarray":
 
 
 def worst(a: Accuracies, _: Int[np.ndarray, " k"]) -> "np.ndarray":
-    return np.asarray(np.nanmin(a, axis=-1))
+    return worst_accuracy(a)
 
 
 def deviation(a: Accuracies, _: Int[np.ndarray, " k"]) -> "np.ndarray":
     """Standard deviation over classes."""
-    return np.asarray(np.nanstd(a, axis=-1))
+    return class_deviation(a)
 
 
 def gap(a: Accuracies, _: Int[np.ndarray, " k"]) -> "np.ndarray":
-    return np.asarray(np.nanmax(a, axis=-1) - np.nanmin(a, axis=-1))
+    return class_gap(a)
 
 
 def change(same: Same, statistic: Statistic, seed: int = 0) -> tuple[float, float, float]:

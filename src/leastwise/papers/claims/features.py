@@ -7,20 +7,20 @@ from scipy.special import bdtrc, ndtri
 
 from leastwise.audit.evidence import Evidence
 from leastwise.insight.accuracy_drop import resampled
-from leastwise.papers.claims.base import Finding, PerClass, above, average, change, shared, worst
-from leastwise.statistics.intervals import CONFIDENCE, exact
+from leastwise.papers.claims.base import Finding, above, average, change, shared, worst
+from leastwise.statistics.intervals import CONFIDENCE, ClassValues, exact_interval
 
 
 def most_classes(what: str, rises: "np.ndarray") -> Finding:
     """Sign test: the share of classes for which it is so, with an exact interval; holds if more than half for sure."""
     n, so = len(rises), int(rises.sum())
-    low, high = exact(np.array([so]), np.array([n]))
+    low, high = exact_interval(np.array([so]), np.array([n]))
     p = min(1.0, 2 * float(bdtrc(max(so, n - so) - 1, n, 0.5)))
     return above(what, so / n if n else float("nan"), float(low[0]), float(high[0]), threshold=0.5, p=p, unit="%")
 
 
 def similarity_rises_and_variance_falls(
-    similarity: tuple[PerClass, PerClass], variance: tuple[PerClass, PerClass]
+    similarity: tuple[ClassValues, ClassValues], variance: tuple[ClassValues, ClassValues]
 ) -> tuple[Finding, ...]:
     """C18: (standard, adversarial) of each; sign tests over classes.
 
@@ -32,18 +32,20 @@ def similarity_rises_and_variance_falls(
     )
 
 
-def similarity_rises(similarity: tuple[PerClass, PerClass]) -> tuple[Finding, ...]:
+def similarity_rises(similarity: tuple[ClassValues, ClassValues]) -> tuple[Finding, ...]:
     """C18 where only similarity is spoken of: classes that are attacked alone."""
     return (most_classes("share of classes whose similarity rises", changes(*similarity) > 0),)
 
 
-def changes(before: PerClass, after: PerClass) -> PerClass:
+def changes(before: ClassValues, after: ClassValues) -> ClassValues:
     """Over the classes that both have and that changed at all."""
     difference = after - before
     return difference[~np.isnan(difference) & (difference != 0)]
 
 
-def smoothing_lowers(similarity: tuple[PerClass, PerClass], variance: tuple[PerClass, PerClass]) -> tuple[Finding, ...]:
+def smoothing_lowers(
+    similarity: tuple[ClassValues, ClassValues], variance: tuple[ClassValues, ClassValues]
+) -> tuple[Finding, ...]:
     """C20, first half: (without, with) smoothing or entropy: similarity and variance fall."""
     return (
         most_classes("share of classes whose similarity falls", changes(*similarity) < 0),

@@ -23,7 +23,7 @@ from leastwise.papers.claims.base import (
     worst,
 )
 from leastwise.statistics.intervals import CONFIDENCE
-from leastwise.statistics.spread import homogeneity, spread, variance_bounds
+from leastwise.statistics.spread import homogeneity, measure_spread, variance_bounds
 from leastwise.statistics.worst_class import probability_worst
 
 NAN = float("nan")
@@ -45,7 +45,7 @@ def classes_differ(evidence: Evidence, condition: str) -> tuple[Finding, ...]:
     alike = high < ALIKE and correct.sum() >= ALIKE * n.sum()
     verdict: Verdict = "holds" if p <= 1 - CONFIDENCE and low > 0 else "does not hold" if alike else "undecided"
     what = f"deviation over classes under {condition}, without noise"
-    return (Finding(what, spread(correct, n).sd, low, high, verdict, p, "points"),)
+    return (Finding(what, measure_spread(correct, n).sd, low, high, verdict, p, "points"),)
 
 
 def spread_widens(before: tuple[Evidence, str], after: tuple[Evidence, str]) -> tuple[Finding, ...]:
@@ -53,7 +53,7 @@ def spread_widens(before: tuple[Evidence, str], after: tuple[Evidence, str]) -> 
 
     The errors of both CV are added as if the images were different ones, which only widens the interval.
     """
-    a, b = spread(*counts(*before)), spread(*counts(*after))
+    a, b = measure_spread(*counts(*before)), measure_spread(*counts(*after))
     difference = b.debiased - a.debiased
     half = float(ndtri((1 + CONFIDENCE) / 2)) * float(np.hypot(a.error, b.error))
     return (

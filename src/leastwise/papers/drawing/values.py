@@ -12,11 +12,11 @@ from leastwise.audit.evidence import Evidence
 from leastwise.papers.claims.base import Same, Statistic, average, change, combined, deviation, gap, shared
 from leastwise.papers.drawing.given import Given, Triple, Value, tried
 from leastwise.papers.results import Audited, Missing
-from leastwise.statistics.intervals import wilson
-from leastwise.statistics.paired import paired
-from leastwise.statistics.spread import spread, variance_bounds
-from leastwise.statistics.worst_class import discrepancy
-from leastwise.statistics.worst_class import worst as worst_of
+from leastwise.statistics.accuracies import class_variance, worst_accuracy
+from leastwise.statistics.intervals import wilson_interval
+from leastwise.statistics.paired import compare_paired
+from leastwise.statistics.spread import measure_spread, variance_bounds
+from leastwise.statistics.worst_class import estimate_discrepancy, estimate_worst
 
 Counts = tuple["np.ndarray", "np.ndarray"]
 
@@ -50,7 +50,7 @@ def counts(same: Same) -> Counts:
 def proportion(correct: int, n: int) -> Triple:
     if not n:
         raise Missing("no images")
-    low, high = wilson(np.array([correct]), np.array([n]))
+    low, high = wilson_interval(np.array([correct]), np.array([n]))
     return 100 * correct / n, 100 * float(low[0]), 100 * float(high[0])
 
 
@@ -68,19 +68,19 @@ def class_accuracy(c: int) -> Callable[[Same], Triple]:
 
 
 def worst(same: Same) -> Triple:
-    found = worst_of(*counts(same))
+    found = estimate_worst(*counts(same))
     return 100 * found.plug_in, 100 * found.low, 100 * found.high
 
 
 def best(same: Same) -> Triple:
     """The lowest share of mistakes, from above."""
     correct, n = counts(same)
-    found = worst_of(n - correct, n)
+    found = estimate_worst(n - correct, n)
     return 100 * (1 - found.plug_in), 100 * (1 - found.high), 100 * (1 - found.low)
 
 
 def variance(a: "np.ndarray", _: "np.ndarray") -> "np.ndarray":
-    return np.asarray(np.nanvar(a, axis=-1))
+    return class_variance(a)
 
 
 def first(statistic: Statistic) -> Statistic:
@@ -101,7 +101,7 @@ def cv(same: Same) -> Triple:
 def cv_without_noise(same: Same) -> Triple:
     correct, n = counts(same)
     low, high = variance_bounds(correct, n)
-    return 1e4 * spread(correct, n).debiased, 1e4 * low, 1e4 * high
+    return 1e4 * measure_spread(correct, n).debiased, 1e4 * low, 1e4 * high
 
 
 def mcd(same: Same) -> Triple:
@@ -111,7 +111,7 @@ def mcd(same: Same) -> Triple:
 
 def mcd_without_noise(same: Same) -> Triple:
     """Chance raises the best class and lowers the worst."""
-    found = discrepancy(*counts(same))
+    found = estimate_discrepancy(*counts(same))
     return 100 * found.corrected, 100 * found.low, 100 * found.high
 
 
@@ -123,12 +123,12 @@ def sd(same: Same) -> Triple:
 def sd_without_noise(same: Same) -> Triple:
     correct, n = counts(same)
     low, high = variance_bounds(correct, n)
-    return 100 * spread(correct, n).sd, 100 * float(np.sqrt(low)), 100 * float(np.sqrt(high))
+    return 100 * measure_spread(correct, n).sd, 100 * float(np.sqrt(low)), 100 * float(np.sqrt(high))
 
 
 def worst_deviation(same: Same) -> Triple:
     """The lowest class minus the overall accuracy."""
-    return bootstrapped(same, lambda a, n: np.nanmin(a, axis=-1) - average(a, n), 100.0)
+    return bootstrapped(same, lambda a, n: worst_accuracy(a) - average(a, n), 100.0)
 
 
 def difference(pair: Same, statistic: Statistic, times: float = 100.0) -> Triple:
@@ -140,7 +140,7 @@ def difference(pair: Same, statistic: Statistic, times: float = 100.0) -> Triple
 def accuracy_difference(pair: Same, c: int | None = None) -> Triple:
     """The second minus the first in points, of one class or of all images: Bonett and Price's interval."""
     rows = slice(None) if c is None else pair.labels == c
-    found = paired(pair.hits[0][rows], pair.hits[1][rows])
+    found = compare_paired(pair.hits[0][rows], pair.hits[1][rows])
     if not found.n:
         raise Missing("no images")
     return 100 * found.difference, 100 * found.low, 100 * found.high

@@ -27,7 +27,7 @@ from leastwise.papers.drawing.values import (
 )
 from leastwise.papers.results import Audited, Missing
 from leastwise.papers.tian2021.exhibits import CAT, DEFENCES, shown_classes
-from leastwise.statistics.paired import paired
+from leastwise.statistics.paired import compare_paired
 
 NAN = float("nan")
 Statistic = Callable[[Same], Triple]
@@ -149,7 +149,7 @@ def more_taken(given: Given, role: str, begin: str, true: int, predicted: int) -
         evidence.conditions[condition].predicted[place][rows] == predicted
         for evidence, condition, place in ((first, name, at), (second, other, there))
     )
-    found, n = paired(before, after), int(rows.sum())
+    found, n = compare_paired(before, after), int(rows.sum())
     if not len(ids) or not n:
         raise Missing("no images")
     return n * found.difference, n * found.low, n * found.high

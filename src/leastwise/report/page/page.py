@@ -18,7 +18,7 @@ from leastwise.report.page.citations import bibtex, row_of, used
 from leastwise.report.security_curves import curves
 from leastwise.report.terminal.table import pick, same_images, what_changed
 from leastwise.report.text import percent, span
-from leastwise.statistics.intervals import CONFIDENCE, wilson
+from leastwise.statistics.intervals import CONFIDENCE, wilson_interval
 
 CLEAN = "clean"
 FEW_MODELS = 3  # of which all pairs are compared
@@ -143,8 +143,8 @@ def corrected(found: Finding, unit: str = "") -> str:
 def glance(evidence: Evidence, found: Mapping[str, Finding]) -> list[dict[str, str]]:
     """A row per condition: the numbers papers print, and the same without noise."""
     frame = evidence.frame()
-    low, high = wilson(frame.correct.sum(1).numpy(), frame.n.sum(1).numpy())
-    class_low, class_high = wilson(frame.correct.numpy(), frame.n.numpy())
+    low, high = wilson_interval(frame.correct.sum(1).numpy(), frame.n.sum(1).numpy())
+    class_low, class_high = wilson_interval(frame.correct.numpy(), frame.n.numpy())
     rows = []
     for m, name in enumerate(frame.conditions):
         worst = int(frame.worst[m])
@@ -172,7 +172,7 @@ def glance(evidence: Evidence, found: Mapping[str, Finding]) -> list[dict[str, s
 def class_rows(evidence: Evidence, order: Sequence[int]) -> list[dict[str, Any]]:
     """The class table, weakest class first."""
     frame = evidence.frame()
-    low, high = wilson(frame.correct.numpy(), frame.n.numpy())
+    low, high = wilson_interval(frame.correct.numpy(), frame.n.numpy())
     accuracy, lowest = frame.accuracy.tolist(), [float(a.min()) for a in frame.accuracy.nan_to_num(nan=2.0)]
     group_of = {c: name for name, classes in reversed(evidence.groups) for c in classes}
     return [

@@ -14,8 +14,8 @@ from leastwise.audit.masking import cautions
 from leastwise.core.counts import ClassFrame
 from leastwise.report.terminal.screen import say
 from leastwise.report.text import percent, span
-from leastwise.statistics.intervals import wilson
-from leastwise.statistics.paired import Paired, paired
+from leastwise.statistics.intervals import wilson_interval
+from leastwise.statistics.paired import PairedComparison, compare_paired
 
 NAME_WIDTH = 20  # longer class names are folded
 CELL_WIDTH = 22  # "100.0 [98.1, 100.0]" and the space around it
@@ -47,7 +47,7 @@ def class_table(evidence: Evidence, conditions: Sequence[str]) -> Table:
     for name in frame.conditions:
         table.add_column(Text(name), justify="right", no_wrap=True)
     accuracy, lowest = frame.accuracy.tolist(), lowest_accuracy(frame)
-    low, high = wilson(frame.correct.numpy(), frame.n.numpy())
+    low, high = wilson_interval(frame.correct.numpy(), frame.n.numpy())
     for c, name in enumerate(frame.names):
         cells = []
         for row in range(len(frame.conditions)):
@@ -61,7 +61,7 @@ def class_table(evidence: Evidence, conditions: Sequence[str]) -> Table:
         table.add_section()
     for name, classes in evidence.groups:
         n, correct = (counts[:, list(classes)].sum(1).numpy() for counts in (frame.n, frame.correct))
-        low, high = wilson(correct, n)
+        low, high = wilson_interval(correct, n)
         cells = [
             Text(f"{percent(c / m)} {span(lo, hi):>13}" if m else "no images")
             for c, m, lo, hi in zip(correct, n, low, high, strict=True)
@@ -107,7 +107,7 @@ def pick(evidence: Evidence) -> Pick:
     # Of conditions that are equally bad the last: clean images stand first, and no attacker is needed for them.
     row = min(range(len(lowest)), key=lambda r: (lowest[r], overall[r], -r))
     worst = int(frame.worst[row])
-    low, high = wilson(frame.correct[row].numpy(), frame.n[row].numpy())
+    low, high = wilson_interval(frame.correct[row].numpy(), frame.n[row].numpy())
     return Pick(
         frame.conditions[row],
         frame.names[worst],
@@ -134,18 +134,18 @@ def same_images(a: Evidence, b: Evidence) -> bool:
     )
 
 
-def compared(a: Evidence, b: Evidence, condition: str, cls: int | None = None) -> Paired:
+def compared(a: Evidence, b: Evidence, condition: str, cls: int | None = None) -> PairedComparison:
     """B against A on the same images, of one class or of all."""
     if not same_images(a, b):
         raise ValueError("models can be paired only on the same images: audit both on the same data")
     rows = slice(None) if cls is None else a.labels == cls
-    return paired(a.correct(condition)[rows], b.correct(condition)[rows])
+    return compare_paired(a.correct(condition)[rows], b.correct(condition)[rows])
 
 
 def what_changed(a: Evidence, b: Evidence, names: tuple[str, str], condition: str) -> str:
     """One sentence on B against A from the paired comparison: overall, clean, and the two ends among the classes."""
 
-    def points(p: Paired) -> str:
+    def points(p: PairedComparison) -> str:
         return f"{100 * p.difference:+.1f} points {span(p.low, p.high)}"
 
     present = sorted(set(a.labels.tolist()))

@@ -10,14 +10,20 @@ import numpy as np
 from jaxtyping import Int
 
 from leastwise.core.recipe import difference
-from leastwise.statistics.gate.language import Term
-from leastwise.statistics.gate.measures import Estimate, Fall, largest_fall, measured, scale
+from leastwise.statistics.gate.language import GateTerm
+from leastwise.statistics.gate.measures import (
+    ClassFalls,
+    GateEstimate,
+    estimate_largest_fall,
+    estimate_measure,
+    scale_counts,
+)
 from leastwise.statistics.intervals import CONFIDENCE, ClassCounts, Hits
 
 MOST_IMAGES = 10_000_000  # per class; a gate that would need more is not decided by more images
 
 
-class Outcome(Enum):
+class GateOutcome(Enum):
     PASS = "pass"
     FAIL = "fail"
     INCONCLUSIVE = "inconclusive"
@@ -43,9 +49,9 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    term: Term
-    outcome: Outcome
+class GateVerdict:
+    term: GateTerm
+    outcome: GateOutcome
     estimate: float
     low: float
     high: float
@@ -54,29 +60,31 @@ class Verdict:
 
 
 def decide(
-    terms: Sequence[Term], result: Result, bases: Mapping[str, Result], confidence: float = CONFIDENCE
-) -> tuple[Verdict, ...]:
+    terms: Sequence[GateTerm], result: Result, bases: Mapping[str, Result], confidence: float = CONFIDENCE
+) -> tuple[GateVerdict, ...]:
     """Verdicts that are all right together with the given confidence: the terms share the error (Bonferroni).
 
     `bases` has the results that `drop` terms name. `images_needed` supposes that all classes grow alike.
     """
     each = 1 - (1 - confidence) / max(len(terms), 1)
-    return tuple(verdict(term, result, bases, each) for term in terms)
+    return tuple(decide_term(term, result, bases, each) for term in terms)
 
 
-def verdict(term: Term, result: Result, bases: Mapping[str, Result], confidence: float) -> Verdict:
+def decide_term(term: GateTerm, result: Result, bases: Mapping[str, Result], confidence: float) -> GateVerdict:
     detail = ""
     if term.measure == "drop":
-        falls = falls_between(term, result, bases)
+        falls = measure_falls(term, result, bases)
         size = int(max(falls.first_n.max(), falls.second_n.max()))
     else:
         correct, n = counts_for(term, result)
         size = int(n.max())
 
-    def estimate(times: float) -> Estimate:
+    def estimate(times: float) -> GateEstimate:
         if term.measure == "drop":
-            return largest_fall(falls if times == 1 else falls.scaled(times), confidence)
-        return measured(term.measure, *((correct, n) if times == 1 else scale(correct, n, times)), confidence)
+            return estimate_largest_fall(falls if times == 1 else falls.scaled(times), confidence)
+        return estimate_measure(
+            term.measure, *((correct, n) if times == 1 else scale_counts(correct, n, times)), confidence
+        )
 
     found = estimate(1.0)
     if found.index is not None:
@@ -85,12 +93,12 @@ def verdict(term: Term, result: Result, bases: Mapping[str, Result], confidence:
         detail += ", paired" if falls.paired else ", unpaired"
     outcome = judge(term, found)
     needed = None
-    if outcome is Outcome.INCONCLUSIVE and found.value != term.threshold:
-        needed = images_needed(lambda times: judge(term, estimate(times)) is not Outcome.INCONCLUSIVE, size)
-    return Verdict(term, outcome, found.value, found.low, found.high, needed, detail)
+    if outcome is GateOutcome.INCONCLUSIVE and found.value != term.threshold:
+        needed = count_images_needed(lambda times: judge(term, estimate(times)) is not GateOutcome.INCONCLUSIVE, size)
+    return GateVerdict(term, outcome, found.value, found.low, found.high, needed, detail)
 
 
-def judge(term: Term, found: Estimate) -> Outcome:
+def judge(term: GateTerm, found: GateEstimate) -> GateOutcome:
     """Pass when the whole interval meets the demand, fail when none of it does."""
     t = term.threshold
     sure, hopeless = {
@@ -99,10 +107,10 @@ def judge(term: Term, found: Estimate) -> Outcome:
         "<=": (found.high <= t, found.low > t),
         "<": (found.high < t, found.low >= t),
     }[term.comparison]
-    return Outcome.PASS if sure else Outcome.FAIL if hopeless else Outcome.INCONCLUSIVE
+    return GateOutcome.PASS if sure else GateOutcome.FAIL if hopeless else GateOutcome.INCONCLUSIVE
 
 
-def images_needed(decided: Callable[[float], bool], size: int) -> int | None:
+def count_images_needed(decided: Callable[[float], bool], size: int) -> int | None:
     """The size at which the gate would decide, to within 1 %: doubling, then bisection."""
     short, enough = 1.0, 2.0
     while not decided(enough):
@@ -115,7 +123,7 @@ def images_needed(decided: Callable[[float], bool], size: int) -> int | None:
     return ceil(size * enough)
 
 
-def condition_counts(condition: str, result: Result, owner: str) -> tuple[ClassCounts, ClassCounts]:
+def counts_of_condition(condition: str, result: Result, owner: str) -> tuple[ClassCounts, ClassCounts]:
     if condition not in result.counts:
         raise ValueError(
             f"{owner} has no condition {condition!r}: use one of {', '.join(result.counts)}, or audit it first"
@@ -123,9 +131,9 @@ def condition_counts(condition: str, result: Result, owner: str) -> tuple[ClassC
     return result.counts[condition]
 
 
-def counts_for(term: Term, result: Result) -> tuple[ClassCounts, ClassCounts]:
+def counts_for(term: GateTerm, result: Result) -> tuple[ClassCounts, ClassCounts]:
     """Of the classes a term is about."""
-    correct, n = condition_counts(term.condition, result, "the result")
+    correct, n = counts_of_condition(term.condition, result, "the result")
     if term.measure == "accuracy":
         if term.name not in result.names:
             raise ValueError(f"the result has no class {term.name!r}: use one of {', '.join(result.names)}")
@@ -136,7 +144,7 @@ def counts_for(term: Term, result: Result) -> tuple[ClassCounts, ClassCounts]:
     return correct, n
 
 
-def falls_between(term: Term, result: Result, bases: Mapping[str, Result]) -> Fall:
+def measure_falls(term: GateTerm, result: Result, bases: Mapping[str, Result]) -> ClassFalls:
     """What each class lost since the base: on the images both know, or from the counts where one knows no images."""
     if term.name not in bases:
         raise ValueError(f"there is no base {term.name!r} for {term.text!r}: give the folder or summary of a result")
@@ -149,10 +157,10 @@ def falls_between(term: Term, result: Result, bases: Mapping[str, Result]) -> Fa
             f"{term.condition} is not the same attack in {owner} and in the result ({apart}): audit both alike"
         )
     order = np.array([base.names.index(name) for name in result.names])
-    correct, n = condition_counts(term.condition, result, "the result")
-    base_correct, base_n = condition_counts(term.condition, base, owner)
+    correct, n = counts_of_condition(term.condition, result, "the result")
+    base_correct, base_n = counts_of_condition(term.condition, base, owner)
     if result.images is None or base.images is None:
-        return Fall(base_correct[order], base_n[order], correct, n, paired=False)
+        return ClassFalls(base_correct[order], base_n[order], correct, n, paired=False)
     _, here, there = np.intersect1d(result.images.ids, base.images.ids, assume_unique=True, return_indices=True)
     labels = result.images.labels[here]
     if not len(here) or (order[labels] != base.images.labels[there]).any():
@@ -161,4 +169,4 @@ def falls_between(term: Term, result: Result, bases: Mapping[str, Result]) -> Fa
     k = len(result.names)
     lost, gained = (np.bincount(labels[which], minlength=k) for which in (then & ~now, now & ~then))
     both = np.bincount(labels, minlength=k)
-    return Fall(lost, both, gained, both, paired=True)
+    return ClassFalls(lost, both, gained, both, paired=True)

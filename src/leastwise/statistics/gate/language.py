@@ -33,7 +33,7 @@ LIMIT = re.compile(r"\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?
 
 
 @dataclass(frozen=True)
-class Term:
+class GateTerm:
     """One demand. `name` is the class of an accuracy and the base of a drop, else empty."""
 
     text: str
@@ -44,7 +44,7 @@ class Term:
     threshold: float
 
 
-def parse(text: str) -> Term:
+def parse_term(text: str) -> GateTerm:
     """A term, or a ValueError that says where it stopped making sense."""
     opening = OPENING.match(text)
     if not opening:
@@ -74,7 +74,7 @@ def parse(text: str) -> Term:
             f"{least:g} to {most:g}, such as {RANGE_EXAMPLES.get(measure, '0.25 or 25%')}"
         )
     name = given.get("class", given.get("base", ""))
-    return Term(text.strip(), measure, given["condition"], name, limit[1], threshold)
+    return GateTerm(text.strip(), measure, given["condition"], name, limit[1], threshold)
 
 
 def parse_arguments(text: str, at: int) -> tuple[list[str], int]:

@@ -4,13 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leastwise.statistics.intervals import ClassCounts, exact, lower, sidak, upper
-from leastwise.statistics.spread import spread, variance_bounds
+from leastwise.statistics.accuracies import class_gap, worst_accuracy, worst_class
+from leastwise.statistics.intervals import ClassCounts, exact_interval, lower_bound, sidak, upper_bound
+from leastwise.statistics.spread import measure_spread, variance_bounds
 from leastwise.statistics.worst_class import minimum_bounds
 
 
 @dataclass(frozen=True)
-class Estimate:
+class GateEstimate:
     value: float
     low: float
     high: float
@@ -18,7 +19,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, eq=False)
-class Fall:
+class ClassFalls:
     """What each class lost: first/first_n − second/second_n.
 
     Unpaired these are the accuracies before and after; paired, the shares of the same images that were right only
@@ -31,40 +32,42 @@ class Fall:
     second_n: ClassCounts
     paired: bool
 
-    def scaled(self, times: float) -> "Fall":
-        return Fall(
-            *scale(self.first, self.first_n, times), *scale(self.second, self.second_n, times), paired=self.paired
+    def scaled(self, times: float) -> "ClassFalls":
+        return ClassFalls(
+            *scale_counts(self.first, self.first_n, times),
+            *scale_counts(self.second, self.second_n, times),
+            paired=self.paired,
         )
 
 
-def scale(correct: ClassCounts, n: ClassCounts, times: float) -> tuple[ClassCounts, ClassCounts]:
+def scale_counts(correct: ClassCounts, n: ClassCounts, times: float) -> tuple[ClassCounts, ClassCounts]:
     """The same shares of `times` as many images."""
     more = np.ceil(n * times).astype(np.int64)
     return np.rint(correct / np.maximum(n, 1) * more).astype(np.int64), more
 
 
-def worst_accuracy(correct: ClassCounts, n: ClassCounts, confidence: float) -> Estimate:
+def estimate_worst_accuracy(correct: ClassCounts, n: ClassCounts, confidence: float) -> GateEstimate:
     low, high = minimum_bounds(correct, n, confidence)
     accuracy = correct / n
-    return Estimate(float(accuracy.min()), low, high, int(accuracy.argmin()))
+    return GateEstimate(float(worst_accuracy(accuracy)), low, high, worst_class(accuracy))
 
 
-def overall_accuracy(correct: ClassCounts, n: ClassCounts, confidence: float) -> Estimate:
+def estimate_overall(correct: ClassCounts, n: ClassCounts, confidence: float) -> GateEstimate:
     """Clopper-Pearson on all images: holds, as classes of fixed sizes vary less than one binomial (Hoeffding 1956)."""
-    low, high = exact(correct.sum(keepdims=True), n.sum(keepdims=True), confidence)
-    return Estimate(float(correct.sum() / n.sum()), float(low[0]), float(high[0]))
+    low, high = exact_interval(correct.sum(keepdims=True), n.sum(keepdims=True), confidence)
+    return GateEstimate(float(correct.sum() / n.sum()), float(low[0]), float(high[0]))
 
 
-def macro_accuracy(correct: ClassCounts, n: ClassCounts, confidence: float) -> Estimate:
+def estimate_macro(correct: ClassCounts, n: ClassCounts, confidence: float) -> GateEstimate:
     """As `overall` when the classes are equally large, else Hoeffding's bound √(ln(2/α)/2·Σ 1/(C²·n_c))."""
     if (n == n[0]).all():
-        return overall_accuracy(correct, n, confidence)
+        return estimate_overall(correct, n, confidence)
     value = float((correct / n).mean())
     half = float(np.sqrt(np.log(2 / (1 - confidence)) / 2 * (1 / n).sum() / len(n) ** 2))
-    return Estimate(value, max(0.0, value - half), min(1.0, value + half))
+    return GateEstimate(value, max(0.0, value - half), min(1.0, value + half))
 
 
-def class_gap(correct: ClassCounts, n: ClassCounts, confidence: float) -> Estimate:
+def estimate_gap(correct: ClassCounts, n: ClassCounts, confidence: float) -> GateEstimate:
     """Best minus worst class.
 
     Upper: it is exceeded only if the bound of the truly best or of the truly worst class fails, so two bounds
@@ -72,45 +75,45 @@ def class_gap(correct: ClassCounts, n: ClassCounts, confidence: float) -> Estima
     """
     accuracy = correct / n
     tail = 1 - (1 - confidence) / 4
-    high = upper(correct, n, tail).max() - lower(correct, n, tail).min()
+    high = upper_bound(correct, n, tail).max() - lower_bound(correct, n, tail).min()
     every = sidak(tail, len(n))
-    low = lower(correct, n, every).max() - upper(correct, n, every).min()
-    return Estimate(float(np.ptp(accuracy)), max(0.0, float(low)), min(1.0, float(high)))
+    low = lower_bound(correct, n, every).max() - upper_bound(correct, n, every).min()
+    return GateEstimate(float(class_gap(accuracy)), max(0.0, float(low)), min(1.0, float(high)))
 
 
-def class_variance(correct: ClassCounts, n: ClassCounts, confidence: float) -> Estimate:
+def estimate_variance(correct: ClassCounts, n: ClassCounts, confidence: float) -> GateEstimate:
     """De-biased CV with `variance_bounds`: the one interval here that is approximate."""
-    found = spread(correct, n)
+    found = measure_spread(correct, n)
     if found.used < 2:
         raise ValueError("a variance over classes needs two classes with at least two images each: audit more")
     low, high = variance_bounds(correct, n, confidence)
-    return Estimate(found.debiased, low, high)
+    return GateEstimate(found.debiased, low, high)
 
 
-def class_accuracy(correct: ClassCounts, n: ClassCounts, confidence: float) -> Estimate:
+def estimate_accuracy(correct: ClassCounts, n: ClassCounts, confidence: float) -> GateEstimate:
     """Of the only class given."""
-    low, high = exact(correct, n, confidence)
-    return Estimate(float(correct[0] / n[0]), float(low[0]), float(high[0]))
+    low, high = exact_interval(correct, n, confidence)
+    return GateEstimate(float(correct[0] / n[0]), float(low[0]), float(high[0]))
 
 
 MEASURES = {
-    "worst": worst_accuracy,
-    "overall": overall_accuracy,
-    "macro": macro_accuracy,
-    "gap": class_gap,
-    "cv": class_variance,
-    "accuracy": class_accuracy,
+    "worst": estimate_worst_accuracy,
+    "overall": estimate_overall,
+    "macro": estimate_macro,
+    "gap": estimate_gap,
+    "cv": estimate_variance,
+    "accuracy": estimate_accuracy,
 }
 
 
-def measured(measure: str, correct: ClassCounts, n: ClassCounts, confidence: float) -> Estimate:
+def estimate_measure(measure: str, correct: ClassCounts, n: ClassCounts, confidence: float) -> GateEstimate:
     """Over the classes that have images."""
     present = np.flatnonzero(n > 0)
     found = MEASURES[measure](correct[present], n[present], confidence)
-    return found if found.index is None else Estimate(found.value, found.low, found.high, int(present[found.index]))
+    return found if found.index is None else GateEstimate(found.value, found.low, found.high, int(present[found.index]))
 
 
-def largest_fall(falls: Fall, confidence: float) -> Estimate:
+def estimate_largest_fall(falls: ClassFalls, confidence: float) -> GateEstimate:
     """The largest fall of any class, negative if all rose.
 
     Each class's fall is bounded by two exact bounds that share the error. Over classes: above it fails only if the
@@ -122,7 +125,7 @@ def largest_fall(falls: Fall, confidence: float) -> Estimate:
     x, x_n, y, y_n = (v[present] for v in (falls.first, falls.first_n, falls.second, falls.second_n))
     miss = (1 - confidence) / 4
     every = miss / len(present)
-    high = (upper(x, x_n, 1 - miss) - lower(y, y_n, 1 - miss)).max()
-    low = (lower(x, x_n, 1 - every) - upper(y, y_n, 1 - every)).max()
+    high = (upper_bound(x, x_n, 1 - miss) - lower_bound(y, y_n, 1 - miss)).max()
+    low = (lower_bound(x, x_n, 1 - every) - upper_bound(y, y_n, 1 - every)).max()
     value = x / x_n - y / y_n
-    return Estimate(float(value.max()), float(low), float(high), int(present[value.argmax()]))
+    return GateEstimate(float(value.max()), float(low), float(high), int(present[value.argmax()]))
