@@ -45,9 +45,9 @@ def make_listing() -> dict[str, list[dict[str, Any]]]:
         "corruptions": [entry(name, kind.about, kind.family) for name, kind in CORRUPTIONS.items()],
         "data": [data_entry(name, source) for name, source in SOURCES.items()],
         "methods": [
-            *(entry(name, m.equation, *training(m.paper, m.adds, own_defaults(m))) for name, m in METHODS.items()),
+            *(entry(name, m.equation, *training(m.paper, m.passes, own_defaults(m))) for name, m in METHODS.items()),
             *(
-                entry(f"--fair {name}", c.equation, *training(c.paper, c.adds, defaults(c.policy)))
+                entry(f"--fair {name}", c.equation, *training(c.paper, c.passes, defaults(c.policy)))
                 for name, c in POLICIES.items()
             ),
             *(entry(f"--average {name}", first_line(a), defaults(a)) for name, a in AVERAGINGS.items()),

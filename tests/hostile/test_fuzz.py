@@ -25,8 +25,7 @@ from leastwise.data.readers.svhn import read_svhn
 from leastwise.jobs.study import read_study
 from leastwise.models.load.checkpoint import read_torch
 from leastwise.statistics.gate.language import parse_term
-from leastwise.training.registry import method
-from leastwise.training.settings import changed
+from leastwise.training.registry import changed, method
 from tests.faults.toys import CONDITIONS, Trapped, images
 from tests.hostile.files import checkpoint
 

@@ -9,9 +9,8 @@ from leastwise.attacks.threats import Linf
 from leastwise.training.averaging import AVERAGINGS, Averaging
 from leastwise.training.base import Objective, Policy
 from leastwise.training.recipe import OPTIMISERS, Optimiser
-from leastwise.training.registry import METHODS, POLICIES
+from leastwise.training.registry import METHODS, POLICIES, changed
 from leastwise.training.schedules import SCHEDULES, Schedule
-from leastwise.training.settings import changed
 
 
 def test_everything_with_a_name_inherits_from_its_contract() -> None:

@@ -26,8 +26,9 @@ from leastwise.training.policies.cfol import CFOL
 from leastwise.training.policies.dafa import DAFA
 from leastwise.training.policies.faal import FAAL
 from leastwise.training.policies.frl import FRL
+from leastwise.training.policies.unbalanced import Balanced, EffectiveNumber
 from leastwise.training.policies.wat import WAT
-from leastwise.training.policies.weighting import Balanced, EffectiveNumber, FairWeighting, ImportantClass
+from leastwise.training.policies.weighting import FairWeighting, ImportantClass
 from leastwise.training.recipe import Training, Validation
 from leastwise.training.schedules import OneCycle
 from leastwise.training.validate import measured

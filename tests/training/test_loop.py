@@ -21,7 +21,8 @@ from leastwise.training.methods.standard import Standard
 from leastwise.training.methods.trades import TRADES
 from leastwise.training.policies.cfa import CFA
 from leastwise.training.policies.frl import FRL
-from leastwise.training.policies.weighting import Balanced, FairWeighting
+from leastwise.training.policies.unbalanced import Balanced
+from leastwise.training.policies.weighting import FairWeighting
 from leastwise.training.recipe import Training, Validation, score
 from leastwise.training.registry import METHODS
 from leastwise.training.schedules import Constant, OneCycle

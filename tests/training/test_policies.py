@@ -20,8 +20,9 @@ from leastwise.training.policies.dafa import DAFA, class_weights
 from leastwise.training.policies.faal import FAAL, worst_weights
 from leastwise.training.policies.frl import FRL, margin_radii, multiplier_weights, project_multipliers
 from leastwise.training.policies.regularisers import Confusion, Similarity
+from leastwise.training.policies.unbalanced import LDAM, Balanced, EffectiveNumber
 from leastwise.training.policies.wat import WAT
-from leastwise.training.policies.weighting import LDAM, Balanced, EffectiveNumber, FairWeighting, ImportantClass
+from leastwise.training.policies.weighting import FairWeighting, ImportantClass
 from leastwise.training.registry import POLICIES
 from tests.conftest import B, K
 from tests.training.toys import ON_CE, ON_KL, agree, batch, fresh, gradient, terms_of, under

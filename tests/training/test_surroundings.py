@@ -19,9 +19,8 @@ from leastwise.training.methods.pgd_at import PGDAT
 from leastwise.training.methods.trades import TRADES
 from leastwise.training.policies.cfa import CFA
 from leastwise.training.recipe import SGD, Adam, Training, Validation, optimiser
-from leastwise.training.registry import METHODS, POLICIES, defaults, policy
+from leastwise.training.registry import METHODS, POLICIES, changed, defaults, policy
 from leastwise.training.schedules import SCHEDULES, Constant, Cosine, Cyclic, OneCycle, Piecewise, Steps, schedule
-from leastwise.training.settings import changed
 from tests.training.toys import ON_CE, ON_KL, agree, batch, blobs, fresh, gradient, terms_of
 
 

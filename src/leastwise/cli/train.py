@@ -150,9 +150,8 @@ class Train:
         from leastwise.training.averaging import averaging
         from leastwise.training.awp import AWP
         from leastwise.training.recipe import Training, Validation, optimiser
-        from leastwise.training.registry import method, policy
+        from leastwise.training.registry import changed, method, policy
         from leastwise.training.schedules import schedule
-        from leastwise.training.settings import changed
 
         fair = tuple(name.strip() for name in self.fair.split(",")) if self.fair else ()
         rates = schedule(self.schedule)

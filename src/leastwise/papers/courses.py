@@ -12,9 +12,8 @@ from leastwise.papers.recipes import Setting, Trained, made
 from leastwise.training.averaging import averaging
 from leastwise.training.base import Objective
 from leastwise.training.recipe import SGD, Adam, Training, Validation, optimiser
-from leastwise.training.registry import method, policy
+from leastwise.training.registry import changed, method, policy
 from leastwise.training.schedules import Cosine, Cyclic, OneCycle, Piecewise, Schedule, Steps, schedule
-from leastwise.training.settings import changed
 
 
 def training(t: Trained) -> Training:

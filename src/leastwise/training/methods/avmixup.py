@@ -11,6 +11,7 @@ from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, PerExample
 from leastwise.data.augment.avmixup import mix_at
 from leastwise.training.base import Objective, Terms
+from leastwise.training.entries import Method, ce_attack
 
 
 @dataclass(frozen=True)
@@ -38,3 +39,10 @@ class AVmixup(Objective):
         mixed, target = mix_at(alpha, x, x_adv, y, k, self.gamma, self.clean, self.vertex)
         z = model(mixed)
         return Terms(soft_ce(z, target), adversarial=z)
+
+
+METHODS = {
+    "avmixup": Method(
+        lambda *a: AVmixup(ce_attack(*a)), "soft CE on the line from x to x + γ(x' - x)", "Lee et al. 2020", "n + 1"
+    ),
+}

@@ -12,6 +12,7 @@ from leastwise.core.losses import ce, entropy, kl
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Logits, PerExample
 from leastwise.training.base import Objective, Terms
+from leastwise.training.entries import Method, kl_attack
 from leastwise.training.methods.trades import KL_PGD
 
 
@@ -64,3 +65,13 @@ def above_uniform(z: Logits) -> PerExample:
 
 def column(mask: torch.Tensor) -> torch.Tensor:
     return mask[:, None, None, None]
+
+
+METHODS = {
+    "bat": Method(
+        lambda *a: BAT(kl_attack(*a)),
+        "CE(x_lc, y) + β·KL(p(x) || p(x_fa)) + KL(p(x_lc) || u) + KL(p(x_fa) || u)",
+        "Sun et al. 2023",
+        "n + 3, two forwards",
+    ),
+}

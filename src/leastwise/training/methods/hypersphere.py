@@ -12,6 +12,7 @@ from leastwise.core.losses import ce, kl
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Logits, PerExample
 from leastwise.training.base import Objective, Terms
+from leastwise.training.entries import Method, ce_attack, kl_attack
 
 ROUNDING = 1e-3
 
@@ -73,3 +74,19 @@ def cosines(z: Logits) -> Logits:
             "use a cosine head, such as --model small+cosine"
         )
     return z
+
+
+METHODS = {
+    "pgd-he": Method(
+        lambda *a: HE(ce_attack(*a)),
+        "CE(s·(cos θ(x') - m·e_y), y); needs a cosine head",
+        "Pang et al. 2020",
+        "n + 1",
+    ),
+    "trades-he": Method(
+        lambda *a: HE(kl_attack(*a), scale=15.0, beta=6.0),
+        "CE(s·(cos θ(x) - m·e_y), y) + β·KL; needs a cosine head",
+        "Pang et al. 2020",
+        "n + 2, a clean forward",
+    ),
+}

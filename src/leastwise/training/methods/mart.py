@@ -6,11 +6,14 @@ from typing import ClassVar
 import torch
 from torch import nn
 
+from leastwise.attacks.goals import CE
 from leastwise.attacks.pgd import PGD, Gaussian
+from leastwise.attacks.threats import Ball, Radius
 from leastwise.core.losses import ce, kl, other_logits
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Logits, PerExample
 from leastwise.training.base import Objective, Terms
+from leastwise.training.entries import Method
 
 
 @dataclass(frozen=True)
@@ -41,3 +44,18 @@ def boosted_ce(z: Logits, y: Labels) -> PerExample:
     runner_up = other_logits(z, y).argmax(dim=1, keepdim=True)
     rest = z.scatter(1, runner_up, -torch.inf).logsumexp(dim=1) - z.logsumexp(dim=1)
     return ce(z, y) - rest
+
+
+def gaussian_ce_attack(ball: Ball, step: Radius, steps: int) -> PGD:
+    """PGD on the cross-entropy from a Gaussian start, as the TRADES line of code has it."""
+    return PGD(ball, CE(), step, steps, Gaussian(0.001))
+
+
+METHODS = {
+    "mart": Method(
+        lambda *a: MART(gaussian_ce_attack(*a)),
+        "BCE(p(x'), y) + β·KL(p(x) || p(x'))·(1 - p_y(x))",
+        "Wang et al. 2020",
+        "n + 2",
+    ),
+}

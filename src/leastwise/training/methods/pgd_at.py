@@ -5,11 +5,14 @@ from typing import ClassVar
 
 from torch import nn
 
-from leastwise.attacks.pgd import PGD
+from leastwise.attacks.goals import CE
+from leastwise.attacks.pgd import PGD, Uniform
+from leastwise.attacks.threats import Ball, Radius
 from leastwise.core.losses import SmoothingConvention
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels
 from leastwise.training.base import Objective, Terms
+from leastwise.training.entries import Method, ce_attack
 from leastwise.training.methods.standard import bonus, check_smoothing, label_loss
 
 
@@ -38,3 +41,27 @@ class PGDAT(Objective):
     def loss(self, model: nn.Module, x: Images, y: Labels, crafted: Images) -> Terms:
         z = model(crafted)
         return Terms(label_loss(z, y, self.smoothing, self.convention) - bonus(self.entropy, z), adversarial=z)
+
+
+def fast_attack(ball: Ball) -> PGD:
+    """One step of 1.25 eps from a uniform start (FGSM-RS)."""
+    return PGD(ball, CE(), 1.25 * ball.eps, 1, Uniform())
+
+
+def friendly_attack(ball: Ball, step: Radius, steps: int) -> PGD:
+    """PGD that stops three steps after the first mistake (friendly AT)."""
+    return PGD(ball, CE(), step, steps, Uniform(), keep="fooled", patience=min(3, steps))
+
+
+METHODS = {
+    "fgsm-rs": Method(
+        lambda ball, *_: PGDAT(fast_attack(ball)), "CE(f(x'), y), x' one step of 1.25 eps", "Wong et al. 2020", "2"
+    ),
+    "pgd-at": Method(lambda *a: PGDAT(ce_attack(*a)), "CE(f(x'), y), x' by PGD on CE", "Madry et al. 2018", "n + 1"),
+    "fat": Method(
+        lambda *a: PGDAT(friendly_attack(*a)),
+        "CE(f(x'), y), x' by PGD that stops 3 steps after the first mistake",
+        "Zhang et al. 2020",
+        "at most n + 2",
+    ),
+}

@@ -13,6 +13,7 @@ from leastwise.core.losses import ce
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Mask
 from leastwise.training.base import Objective, Terms
+from leastwise.training.entries import MAXIMUM_ENTROPY_PAPER, Method, ce_attack
 
 
 @dataclass(frozen=True)
@@ -65,3 +66,19 @@ def some_attacked(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: No
 
     moved = pick_rows(attack, rows).perturb(model, x[rows], y[rows], noise.pick(rows))
     return x.index_copy(0, rows, moved)
+
+
+METHODS = {
+    "single-class-at": Method(
+        lambda *a: SingleClassAT(ce_attack(*a)),
+        "CE(f(x'), y), x' attacked for some classes only",
+        MAXIMUM_ENTROPY_PAPER,
+        "1, and n for those classes",
+    ),
+    "targeted-at": Method(
+        lambda *a: TargetedAT(ce_attack(*a)),
+        "CE(f(x'), y), x' towards one class",
+        "proposed by Benz et al. 2021; formula ours",
+        "n + 1",
+    ),
+}

@@ -9,6 +9,7 @@ from leastwise.core.losses import SmoothingConvention, ce, entropy, smooth, soft
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Logits, PerExample
 from leastwise.training.base import Objective, Terms
+from leastwise.training.entries import Method
 
 
 @dataclass(frozen=True)
@@ -49,3 +50,12 @@ def bonus(weight: float, z: Logits) -> PerExample | float:
 def check_smoothing(alpha: float) -> None:
     if not 0 <= alpha < 1:
         raise ValueError(f"label smoothing takes a share between 0 and 1, but saw {alpha}")
+
+
+METHODS = {
+    "standard": Method(lambda *_: Standard(), "CE(f(x), y)", "", "1"),
+    "label-smoothing": Method(
+        lambda *_: Standard(smoothing=0.1), "CE(f(x), (1-a)·y + a/k), a = 0.1", "Szegedy et al. 2016", "1"
+    ),
+    "max-entropy": Method(lambda *_: Standard(entropy=1.0), "CE(f(x), y) - β·H(p(x))", "Pereyra et al. 2017", "1"),
+}

@@ -12,6 +12,7 @@ from leastwise.core.losses import SmoothingConvention, kl
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, PerExample
 from leastwise.training.base import Objective, Terms
+from leastwise.training.entries import Method, kl_attack
 from leastwise.training.methods.standard import bonus, check_smoothing, label_loss
 
 KL_PGD = PGD(goal=KL(), start=Gaussian(0.001))
@@ -61,3 +62,13 @@ def of_class(value: float | tuple[float, ...], y: Labels, k: int, dtype: torch.d
     if len(value) != k:
         raise ValueError(f"beta needs one number per class ({k}), but has {len(value)}")
     return torch.tensor(value, dtype=dtype, device=y.device)[y]
+
+
+METHODS = {
+    "trades": Method(
+        lambda *a: TRADES(kl_attack(*a)),
+        "CE(f(x), y) + β_y·KL(p(x) || p(x')), x' by PGD on KL",
+        "Zhang et al. 2019; β per class: Tian et al. 2021",
+        "n + 2, a clean forward",
+    ),
+}

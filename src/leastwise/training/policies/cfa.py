@@ -8,6 +8,7 @@ import torch
 from leastwise.attacks.pgd import PGD
 from leastwise.core.types import Counts, Labels
 from leastwise.training.base import Epoch, Policy, State, Terms, per_example, scale_attack
+from leastwise.training.entries import NamedPolicy
 
 
 @dataclass(frozen=True)
@@ -53,3 +54,10 @@ class CFA(Policy):
             "radius": torch.where(known, self.lambda1 + t, s["radius"]),
             "beta": torch.where(known, self.lambda2 + t, s["beta"]),
         }
+
+
+POLICIES = {
+    "cfa": NamedPolicy(
+        CFA(), "eps_c = (λ1 + t_c)·eps; (CE + β_y·KL)/(1 + β_y), β_c = (λ2 + t_c)·β", "Wei et al. 2023", "nothing"
+    ),
+}

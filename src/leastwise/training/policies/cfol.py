@@ -7,6 +7,7 @@ import torch
 
 from leastwise.core.types import Counts, PerClass
 from leastwise.training.base import Epoch, Policy, State
+from leastwise.training.entries import NamedPolicy
 
 
 @dataclass(frozen=True)
@@ -39,3 +40,13 @@ class CFOL(Policy):
     def update(self, s: State, seen: Epoch) -> State:
         wrong = 1 - seen.train.attacked.accuracy
         return {"error": s["error"] + wrong.nan_to_num(nan=0.0), "present": s["present"]}
+
+
+POLICIES = {
+    "cfol": NamedPolicy(
+        CFOL(),
+        "classes drawn from γ/k + (1-γ)·softmax(η·Σ error)",
+        "Pethick et al. 2023, by epochs; not checked against its code",
+        "nothing",
+    ),
+}

@@ -10,6 +10,7 @@ from torch import Tensor
 from leastwise.attacks.pgd import PGD
 from leastwise.core.types import Counts, Labels, PerClass
 from leastwise.training.base import Epoch, Policy, State, Terms, per_example, scale_attack
+from leastwise.training.entries import NamedPolicy
 
 
 @dataclass(frozen=True)
@@ -54,3 +55,8 @@ def class_weights(p: Float[Tensor, "k k"], scale: float) -> PerClass:
     harder = own[:, None] < own[None, :]
     moved = torch.where(harder, p * own[None, :], -(p.T * own[:, None])).fill_diagonal_(0)
     return (1 + scale * moved.sum(dim=1)).clamp_min(0)
+
+
+POLICIES = {
+    "dafa": NamedPolicy(DAFA(), "W_y·CE + β·KL, eps_c = W_c·eps, W from class to class", "Lee et al. 2024", "nothing"),
+}

@@ -8,6 +8,7 @@ import torch
 from leastwise.core.losses import other_logits
 from leastwise.core.types import Labels, PerClass
 from leastwise.training.base import Policy, State, Terms, weigh_classes
+from leastwise.training.entries import NamedPolicy
 
 BISECTIONS = 60  # of a logarithm that spans 80: to 1e-16
 
@@ -52,3 +53,10 @@ def worst_weights(gain: PerClass, radius: float) -> PerClass:
         divergence = distance.log().mean() + distance.reciprocal().mean().log()
         low, high = torch.where(divergence > radius, middle, low), torch.where(divergence > radius, high, middle)
     return (1 / (high.exp() + unit)) / (1 / (high.exp() + unit)).sum()
+
+
+POLICIES = {
+    "faal": NamedPolicy(
+        FAAL(), "k·w_y·loss, w worst within KL(u || w) <= r, per batch", "Zhang et al. 2024", "a bisection"
+    ),
+}

@@ -8,6 +8,7 @@ import torch
 from leastwise.attacks.pgd import PGD
 from leastwise.core.types import Counts, Labels, PerClass
 from leastwise.training.base import Epoch, Policy, State, Terms, per_example, scale_attack
+from leastwise.training.entries import NamedPolicy
 
 Normaliser = Literal["each", "both"]
 
@@ -81,3 +82,25 @@ def project_multipliers(phi: PerClass, limit: float) -> PerClass:
     """No multiplier below 0, and their sum at most the limit."""
     phi = phi.clamp_min(0)
     return phi * (limit / phi.sum()).clamp(max=1) if bool(phi.sum() > 0) else phi
+
+
+POLICIES = {
+    "frl": NamedPolicy(
+        FRL(),
+        "w0_y·CE + β·w1_y·KL, weights follow validation errors above their bound",
+        "Xu et al. 2021 (reweight)",
+        "validation per epoch",
+    ),
+    "frl-remargin": NamedPolicy(
+        FRL(boundary=False, margin_rate=0.1, limit=0.3, cap=2.5),
+        "w0_y·CE + β·KL, eps_c grows with the boundary error above its bound",
+        "Xu et al. 2021 (remargin, code of 2021)",
+        "validation per epoch",
+    ),
+    "frl-both": NamedPolicy(
+        FRL(tau=0.07, margin_rate=0.2, step_of_largest=True),
+        "both",
+        "Xu et al. 2021 (reweight + remargin)",
+        "validation per epoch",
+    ),
+}

@@ -7,6 +7,7 @@ import torch
 
 from leastwise.core.types import Counts, Labels
 from leastwise.training.base import Epoch, Policy, State, Terms
+from leastwise.training.entries import NamedPolicy
 
 
 @dataclass(frozen=True)
@@ -52,3 +53,13 @@ class Similarity(Policy):
         cosine = torch.nn.functional.cosine_similarity(means[:, None], means[None], dim=2)
         first, second = torch.triu_indices(len(present), len(present), 1, device=z.device)
         return terms._replace(label=terms.label + self.weight * cosine[first, second].clamp_min(0).mean())
+
+
+POLICIES = {
+    "confusion": NamedPolicy(
+        Confusion(), "loss + w·Σ_j M[y,j]·p_j, M last epoch's confusion", "Benz et al. 2021; formula ours", "nothing"
+    ),
+    "similarity": NamedPolicy(
+        Similarity(), "loss + w·mean max(0, cos(m_c, m_d))", "Benz et al. 2021; formula ours", "nothing"
+    ),
+}

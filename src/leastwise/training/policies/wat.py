@@ -7,6 +7,7 @@ import torch
 
 from leastwise.core.types import Counts, PerClass
 from leastwise.training.base import Epoch, Policy, State
+from leastwise.training.entries import NamedPolicy
 
 
 @dataclass(frozen=True)
@@ -37,3 +38,10 @@ class WAT(Policy):
         per_class = torch.where(n > 0, seen.valid.loss / n.clamp_min(1), 0)
         cost = s["cost"] + torch.cat([per_class, (seen.valid.loss.sum() / n.sum())[None]])
         return {"cost": cost, "weight": len(n) * (self.eta * cost).softmax(dim=0)}
+
+
+POLICIES = {
+    "wat": NamedPolicy(
+        WAT(), "(w_y + w_0)·loss, w ∝ exp(η·Σ validation loss)", "Li and Liu 2023", "validation per epoch"
+    ),
+}

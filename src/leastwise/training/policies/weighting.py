@@ -1,13 +1,13 @@
-"""Weights per class: fair and important-class weighting (Benz et al., 2021), and tools against unbalanced data."""
+"""Weights per class: fair and important-class weighting (Benz et al., 2021)."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
 
-from leastwise.core.losses import ce
-from leastwise.core.types import Counts, Labels, PerClass
-from leastwise.training.base import Epoch, Policy, State, Terms, per_example
+from leastwise.core.types import Counts, PerClass
+from leastwise.training.base import Epoch, Policy, State
+from leastwise.training.entries import NamedPolicy
 
 On = Literal["train", "valid"]
 
@@ -56,54 +56,9 @@ class ImportantClass(Policy):
         return s["weight"]
 
 
-@dataclass(frozen=True)
-class EffectiveNumber(Policy):
-    """L = w_y · loss, w_c in proportion to (1 - beta) / (1 - beta^n_c), 1 on average (Cui et al., CVPR 2019)."""
-
-    recipe_name: ClassVar[str] = "EffectiveNumber"
-
-    beta: float = 0.9999
-
-    def init(self, n: Counts) -> State:
-        present = n > 0
-        weight = torch.where(present, (1 - self.beta) / (1 - self.beta ** n.double()), 0)
-        return {"weight": weight * present.sum() / weight.sum()}
-
-    def weights(self, s: State) -> PerClass:
-        return s["weight"]
-
-
-@dataclass(frozen=True)
-class Balanced(Policy):
-    """Every class is drawn equally often, whatever its number of images."""
-
-    recipe_name: ClassVar[str] = "Balanced"
-
-    def init(self, n: Counts) -> State:
-        return {"share": (n > 0).double() / (n > 0).sum()}
-
-    def sampling(self, s: State) -> PerClass:
-        return s["share"]
-
-
-@dataclass(frozen=True)
-class LDAM(Policy):
-    """label = CE(scale · (z - Δ_y e_y), y), Δ_c in proportion to n_c^(-1/4), at most `largest` (Cao et al. 2019).
-
-    It takes the place of the label's cross-entropy. The paper has normalised features and rows and scale 30, which is
-    `--model …+cosine` here; on ordinary logits 1 is the scale that changes nothing else.
-    """
-
-    recipe_name: ClassVar[str] = "LDAM"
-
-    largest: float = 0.5
-    scale: float = 1.0
-
-    def init(self, n: Counts) -> State:
-        margin = torch.where(n > 0, n.clamp_min(1).double() ** -0.25, 0)
-        return {"margin": self.largest * margin / margin.max()}
-
-    def terms(self, terms: Terms, y: Labels, s: State) -> Terms:
-        z = terms.attacked if terms.clean is None else terms.clean
-        off = torch.zeros_like(z).scatter(1, y[:, None], per_example(s["margin"], y, z)[:, None])
-        return terms._replace(label=ce(self.scale * (z - off), y))
+POLICIES = {
+    "fair-weighting": NamedPolicy(
+        FairWeighting(), "γ_y·loss, γ_c ± α by class accuracy against overall", "Benz et al. 2021", "nothing"
+    ),
+    "important-class": NamedPolicy(ImportantClass(), "γ_y·loss, γ fixed for one class", "Benz et al. 2021", "nothing"),
+}

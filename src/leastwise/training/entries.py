@@ -1,0 +1,42 @@
+"""What the table of methods and policies says about each: every method's file ends with its entries.
+
+The registry puts the entries of all files together; `leastwise list methods`, the tests and the documentation read it.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from leastwise.attacks.goals import CE, KL
+from leastwise.attacks.pgd import PGD, Gaussian, Uniform
+from leastwise.attacks.threats import Ball, Radius
+from leastwise.training.base import Objective, Policy
+
+MAXIMUM_ENTROPY_PAPER = "on rethinking robust fairness, ICLR 2022 submission"
+
+
+class Method(NamedTuple):
+    """A training method by name; `make` takes the inner attack's ball, step and number of steps."""
+
+    make: Callable[[Ball, Radius, int], Objective]
+    equation: str
+    paper: str
+    passes: str  # forward-backward passes of the batch per step; n is the number of attack steps
+
+
+class NamedPolicy(NamedTuple):
+    """A class-wise policy by name, with its default settings."""
+
+    policy: Policy
+    equation: str
+    paper: str
+    passes: str  # that it adds to those of the method
+
+
+def ce_attack(ball: Ball, step: Radius, steps: int) -> PGD:
+    """PGD on the cross-entropy from a uniform start: the inner attack of PGD-AT."""
+    return PGD(ball, CE(), step, steps, Uniform())
+
+
+def kl_attack(ball: Ball, step: Radius, steps: int) -> PGD:
+    """PGD on the divergence from the clean answer, from a Gaussian start: the inner attack of TRADES."""
+    return PGD(ball, KL(), step, steps, Gaussian(0.001))
