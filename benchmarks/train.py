@@ -74,17 +74,17 @@ def compared(name: str, rounds: int) -> dict[str, float]:
     attack = PGD(Linf(EPS), KL(), STEP, STEPS, Gaussian(0.001))
     training = Training(TRADES(attack, BETA), 1, BATCH, Constant(0.01))
     loop = Loop(model=model.train(), data=data, training=training)
-    (piece,) = plan_batches(data, BATCH)
+    (plan,) = plan_batches(data, BATCH)
     x, y, _ = data.batch(np.arange(BATCH))
     optimiser = torch.optim.SGD(other.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)
     z = torch.randn(BATCH, 10)
     terms = Terms(torch.ones(BATCH), z, z, torch.ones(BATCH), BETA)
     works: dict[str, Callable[[], object]] = {
-        "ours": lambda: loop.step(piece, (), 0.01, 0, 0, 0.0),
+        "ours": lambda: loop.step(plan, (), rate=0.01, epoch=0, number=0, progress=0.0),
         "reference": lambda: reference(other, x, y, optimiser, lean=False),
         "lean": lambda: reference(other, x, y, optimiser, lean=True),
         "bookkeeping": lambda: Seen.empty(10) + Seen.of(terms, y, 10),
-        "refresh": lambda: None if loop.twin is None else loop.twin.refresh(),
+        "refresh": lambda: None if loop.prepared is None else loop.prepared.refresh(),
     }
     for work in works.values():
         work()

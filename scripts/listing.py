@@ -23,7 +23,8 @@ from leastwise.papers.outline import short
 from leastwise.papers.registry import PAPERS
 from leastwise.papers.scales import SCALES
 from leastwise.training.averaging import AVERAGINGS
-from leastwise.training.registry import METHODS, POLICIES, Method, defaults
+from leastwise.training.entries import Method
+from leastwise.training.registry import METHODS, POLICIES, settings_text
 from leastwise.training.schedules import SCHEDULES
 
 
@@ -47,11 +48,11 @@ def make_listing() -> dict[str, list[dict[str, Any]]]:
         "methods": [
             *(entry(name, m.equation, *training(m.paper, m.passes, own_defaults(m))) for name, m in METHODS.items()),
             *(
-                entry(f"--fair {name}", c.equation, *training(c.paper, c.passes, defaults(c.policy)))
+                entry(f"--fair {name}", c.equation, *training(c.paper, c.passes, settings_text(c.policy)))
                 for name, c in POLICIES.items()
             ),
-            *(entry(f"--average {name}", first_line(a), defaults(a)) for name, a in AVERAGINGS.items()),
-            *(entry(f"--schedule {name}", first_line(s), defaults(s)) for name, s in SCHEDULES.items()),
+            *(entry(f"--average {name}", first_line(a), settings_text(a)) for name, a in AVERAGINGS.items()),
+            *(entry(f"--schedule {name}", first_line(s), settings_text(s)) for name, s in SCHEDULES.items()),
             entry("--extra DATA", "pseudo-labelled images fill half of each batch", "RST: Carmon et al. 2019"),
             entry("--awp G", "min_w loss(w + v), |v| = G·|w| uphill", *training("Wu et al. 2020", "1 more")),
         ],
@@ -91,7 +92,7 @@ def cost_texts(exhibit: Exhibit) -> list[str]:
 
 def own_defaults(method: Method) -> str:
     """What a method can be given with --set, for any attack."""
-    return defaults(method.make(Linf(8 / 255), 2 / 255, 5))
+    return settings_text(method.make(Linf(8 / 255), 2 / 255, 5))
 
 
 def first_line(value: object) -> str:

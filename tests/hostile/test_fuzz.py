@@ -25,7 +25,7 @@ from leastwise.data.readers.svhn import read_svhn
 from leastwise.jobs.study import read_study
 from leastwise.models.load.checkpoint import read_torch
 from leastwise.statistics.gate.language import parse_term
-from leastwise.training.registry import changed, method
+from leastwise.training.registry import apply_settings, find_method
 from tests.faults.toys import CONDITIONS, Trapped, images
 from tests.hostile.files import checkpoint
 
@@ -63,7 +63,7 @@ def test_numbers(text: str) -> None:
 @given(st.text(max_size=30) | of(SETTINGS, 6))
 def test_settings(text: str) -> None:
     with suppress(ValueError):
-        changed({"method": method("trades").make(Linf(0.1), 0.02, 3)}, (text,))
+        apply_settings({"method": find_method("trades").make(Linf(0.1), 0.02, 3)}, (text,))
 
 
 @FEW

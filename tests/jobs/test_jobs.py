@@ -22,7 +22,7 @@ from leastwise.models.classifier import inference
 from leastwise.models.load.checkpoint import load_checkpoint
 from leastwise.models.zoo.registry import build
 from leastwise.training.base import Epoch
-from leastwise.training.loop import Step, fit
+from leastwise.training.loop import StepProgress, fit
 from leastwise.training.methods.pgd_at import PGDAT
 from leastwise.training.methods.standard import Standard
 from leastwise.training.recipe import SGD, Training
@@ -108,7 +108,7 @@ def test_the_engine_trains_and_audits_once(tmp_path: Path) -> None:
     checkpoint = task(JOB, tmp_path / "m").run(events.append)
     assert files(tmp_path / "m") == {"model.pt", "last.pt", "epochs.jsonl", "recipe.json", "run.json", "manifest.json"}
     assert [e.number for e in events if isinstance(e, Epoch)] == [1, 2, 3]
-    assert [e.fraction for e in events if isinstance(e, Step)][-1] == 1
+    assert [e.fraction for e in events if isinstance(e, StepProgress)][-1] == 1
     lines = [json.loads(line) for line in (tmp_path / "m" / "epochs.jsonl").read_text().splitlines()]
     assert [line["epoch"] for line in lines] == [1, 2, 3] and sum(lines[0]["clean"]["n"]) == 100
     assert json.loads((tmp_path / "m" / "recipe.json").read_text())["key"] == key(JOB)
@@ -203,7 +203,7 @@ def test_an_interrupted_training_resumes_to_the_same_weights(stop_after: int, tm
     whole = task(JOB, tmp_path / "whole").run()
 
     def interrupt(event: object) -> None:
-        if isinstance(event, Step) and event.fraction > (stop_after + 0.4) / QUICK.epochs:
+        if isinstance(event, StepProgress) and event.fraction > (stop_after + 0.4) / QUICK.epochs:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -26,7 +26,7 @@ from leastwise.papers.registry import planned, selected
 from leastwise.papers.reproduce import Silent, drawings, execute, older, to_do
 from leastwise.papers.run import Runner, Watch, positions
 from leastwise.papers.stored import Store, files
-from leastwise.training.loop import Step
+from leastwise.training.loop import StepProgress
 
 FEW = Images("fashion-mini", per_class=4)
 ATTACK = Threat(0.1, 0.05, 2)
@@ -92,7 +92,7 @@ class StopAfter(Silent):
 
     def during(self, recipe: Recipe, names: Sequence[str]) -> AbstractContextManager[Watch]:
         def watch(event: object) -> None:
-            self.left -= isinstance(event, Step)
+            self.left -= isinstance(event, StepProgress)
             if not self.left:
                 raise KeyboardInterrupt
 

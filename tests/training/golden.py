@@ -19,7 +19,7 @@ from leastwise.models.zoo.registry import build
 from leastwise.training.averaging import EMA, FAWA, SWA
 from leastwise.training.awp import AWP
 from leastwise.training.base import Objective
-from leastwise.training.loop import Step, fit
+from leastwise.training.loop import StepProgress, fit
 from leastwise.training.methods.single_class import SingleClassAT
 from leastwise.training.policies.dafa import DAFA
 from leastwise.training.recipe import Adam, Training, Validation
@@ -78,7 +78,7 @@ def ran(arch: str, training: Training, extra: bool) -> dict[str, Any]:
     model = build(arch, data.shape, data.k, seed=3).double()
     losses: list[float] = []
 
-    def hear(step: Step) -> None:
+    def hear(step: StepProgress) -> None:
         losses.append(step.loss)
 
     average = None

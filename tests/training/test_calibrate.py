@@ -12,7 +12,14 @@ import torch
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Linf
 from leastwise.models.zoo.registry import build
-from leastwise.training.calibrate import attacked_logits, best_offsets, calibrated, counted, score, with_offsets
+from leastwise.training.calibrate import (
+    attacked_logits,
+    best_offsets,
+    choose_offsets,
+    count_hits,
+    score_tally,
+    with_offsets,
+)
 from leastwise.training.loop import fit
 from leastwise.training.recipe import Training
 from leastwise.training.schedules import OneCycle
@@ -33,10 +40,11 @@ def unfair_logits(n: int = 400, k: int = 3, seed: int = 0) -> tuple[torch.Tensor
 def test_the_search_is_near_the_best_of_a_grid(rule: str) -> None:
     for seed in range(2):
         z, y = unfair_logits(seed=seed)
-        ours = score(counted(z, y, best_offsets(z, y, rule)), rule)
+        ours = score_tally(count_hits(z, y, best_offsets(z, y, rule)), rule)
         axis = torch.linspace(-3, 3, 21, dtype=torch.float64)
-        grid = max(score(counted(z, y, torch.tensor([0, a, b])), rule) for a, b in itertools.product(axis, axis))
-        none = score(counted(z, y, torch.zeros(3)), rule)
+        tried = [torch.tensor([0, a, b]) for a, b in itertools.product(axis, axis)]
+        grid = max(score_tally(count_hits(z, y, offsets), rule) for offsets in tried)
+        none = score_tally(count_hits(z, y, torch.zeros(3)), rule)
         assert ours > none and ours >= grid - 0.03
 
 
@@ -64,12 +72,12 @@ def test_calibration_lifts_the_worst_class_or_leaves_the_network_alone() -> None
     with torch.no_grad():
         model.net[-1].bias += torch.tensor([1.0, 0.0, -1.0])  # an unfair network
     attack = PGD(Linf(0.05), step=0.02, steps=3)
-    found = calibrated(model, data, attack, "worst")
+    found = choose_offsets(model, data, attack, rule="worst")
     assert found.after.accuracy.min() > found.before.accuracy.min()
-    z, y = attacked_logits(with_offsets(model, found.offsets), data, attack, 0, "cpu")
-    assert counted(z, y, torch.zeros(3)).correct.tolist() == found.after.correct.tolist()
-    again = calibrated(with_offsets(model, found.offsets), data, attack, "worst", rounds=1)
-    assert score(again.after, "worst") >= score(again.before, "worst")
+    z, y = attacked_logits(with_offsets(model, found.offsets), data, attack)
+    assert count_hits(z, y, torch.zeros(3)).correct.tolist() == found.after.correct.tolist()
+    again = choose_offsets(with_offsets(model, found.offsets), data, attack, rule="worst", rounds=1)
+    assert score_tally(again.after, "worst") >= score_tally(again.before, "worst")
 
 
 @pytest.mark.medium

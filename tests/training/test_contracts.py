@@ -9,7 +9,7 @@ from leastwise.attacks.threats import Linf
 from leastwise.training.averaging import AVERAGINGS, Averaging
 from leastwise.training.base import Objective, Policy
 from leastwise.training.recipe import OPTIMISERS, Optimiser
-from leastwise.training.registry import METHODS, POLICIES, changed
+from leastwise.training.registry import METHODS, POLICIES, apply_settings
 from leastwise.training.schedules import SCHEDULES, Schedule
 
 
@@ -64,6 +64,6 @@ def test_a_policy_that_overrides_nothing_changes_nothing() -> None:
 def test_an_unknown_setting_is_answered_with_the_nearest() -> None:
     parts = {"method": METHODS["trades"].make(Linf(0.1), 0.02, 2), "cfa": POLICIES["cfa"].policy}
     with pytest.raises(ValueError, match=r"CFA has no setting 'lamda1': did you mean lambda1[?]"):
-        changed(parts, ("cfa.lamda1=1",))
+        apply_settings(parts, ("cfa.lamda1=1",))
     with pytest.raises(ValueError, match=r"TRADES has no setting 'bata': did you mean beta[?]"):
-        changed(parts, ("bata=1",))
+        apply_settings(parts, ("bata=1",))

@@ -31,7 +31,7 @@ from leastwise.training.policies.wat import WAT
 from leastwise.training.policies.weighting import FairWeighting, ImportantClass
 from leastwise.training.recipe import Training, Validation
 from leastwise.training.schedules import OneCycle
-from leastwise.training.validate import measured
+from leastwise.training.validate import measure_classes
 
 ATTACK = PGD(Linf(8 / 255), step=4 / 255, steps=3)
 KL_ATTACK = replace(ATTACK, goal=KL(), start=Gaussian(0.001))
@@ -58,7 +58,7 @@ def trained(training: Training) -> tuple[Epoch, torch.Tensor]:
     nn.init.zeros_(model.net[1].weight)
     nn.init.zeros_(model.net[1].bias)
     *_, last = fit(model, TRAIN, training)
-    return last.seen, measured(model, TEST, ATTACK).robust.accuracy
+    return last.seen, measure_classes(model, TEST, ATTACK).robust.accuracy
 
 
 @pytest.fixture(scope="module")

@@ -23,10 +23,10 @@ from leastwise.training.policies.cfa import CFA
 from leastwise.training.policies.frl import FRL
 from leastwise.training.policies.unbalanced import Balanced
 from leastwise.training.policies.weighting import FairWeighting
-from leastwise.training.recipe import Training, Validation, score
+from leastwise.training.recipe import Training, Validation, score_epoch
 from leastwise.training.registry import METHODS
 from leastwise.training.schedules import Constant, OneCycle
-from leastwise.training.validate import measured
+from leastwise.training.validate import measure_classes
 from tests.training.toys import ON_CE, ON_KL, blobs
 
 SIZES = (42, 27, 22, 12, 7)
@@ -101,7 +101,7 @@ def test_in_float32_the_folded_copy_attacks_within_rounding() -> None:
 
 def test_measuring_counts_what_a_loop_by_hand_counts() -> None:
     model = build("convnet", DATA.shape, DATA.k, seed=3)
-    seen = measured(model, DATA, ON_CE, seed=5)
+    seen = measure_classes(model, DATA, ON_CE, seed=5)
     x, y, ids = DATA.batch(np.arange(len(DATA)))
     with inference(model), torch.no_grad():
         clean = model(x).argmax(1) == y
@@ -211,9 +211,9 @@ def test_rules_choose_by_the_validation_images() -> None:
     _, last = ended(replace(QUICK, validation=Validation(5)))
     accuracy = last.seen.valid.robust.accuracy
     overall = last.seen.valid.robust.overall
-    assert score("average", last.seen) == overall and score("worst", last.seen) == accuracy.min().item()
-    assert score("sum", last.seen) == overall + accuracy.min().item() and score("last", last.seen) == 2
-    assert score("sum", replace(last.seen, valid=None)) is None
+    assert score_epoch("average", last.seen) == overall and score_epoch("worst", last.seen) == accuracy.min().item()
+    assert score_epoch("sum", last.seen) == overall + accuracy.min().item() and score_epoch("last", last.seen) == 2
+    assert score_epoch("sum", replace(last.seen, valid=None)) is None
 
 
 def test_validation_every_other_epoch_includes_the_last() -> None:

@@ -18,7 +18,7 @@ from leastwise.training.base import Objective
 from leastwise.training.methods.pgd_at import PGDAT
 from leastwise.training.methods.standard import Standard
 from leastwise.training.methods.trades import TRADES
-from leastwise.training.registry import METHODS, method
+from leastwise.training.registry import METHODS, find_method
 from leastwise.training.schedules import OneCycle
 from tests.conftest import SHAPE, B, K
 
@@ -193,11 +193,11 @@ def test_the_method_table_builds_what_it_says() -> None:
     assert made["trades"] == TRADES(PGD(Linf(0.1), KL(), 0.025, 7, Gaussian(0.001)), beta=6.0)
     assert made["fgsm-rs"] == PGDAT(PGD(Linf(0.1), CE(), 0.125, 1))
     with pytest.raises(ValueError, match=r"no training method 'marts': did you mean mart\?"):
-        method("marts")
+        find_method("marts")
     with pytest.raises(ValueError, match="train trades --fair cfa"):
-        method("cfa")
+        find_method("cfa")
     with pytest.raises(ValueError, match="train trades --average fawa"):
-        method("fawa")
+        find_method("fawa")
 
 
 def test_one_cycle_rises_and_falls_linearly() -> None:

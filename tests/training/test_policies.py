@@ -19,7 +19,7 @@ from leastwise.training.policies.cfol import CFOL
 from leastwise.training.policies.dafa import DAFA, class_weights
 from leastwise.training.policies.faal import FAAL, worst_weights
 from leastwise.training.policies.frl import FRL, margin_radii, multiplier_weights, project_multipliers
-from leastwise.training.policies.regularisers import Confusion, Similarity
+from leastwise.training.policies.regularisers import ConfusionPenalty, SimilarityPenalty
 from leastwise.training.policies.unbalanced import LDAM, Balanced, EffectiveNumber
 from leastwise.training.policies.wat import WAT
 from leastwise.training.policies.weighting import FairWeighting, ImportantClass
@@ -58,7 +58,7 @@ def seen_with(
 
 @pytest.mark.parametrize("base", [Standard(), PGDAT(ON_CE), TRADES(ON_KL)], ids=lambda o: type(o).__name__)
 @pytest.mark.parametrize(
-    "policy", [FairWeighting(), ImportantClass(2, 1.0), DAFA(), Confusion(), FRL(), FAAL(radius=0.0)], ids=str
+    "policy", [FairWeighting(), ImportantClass(2, 1.0), DAFA(), ConfusionPenalty(), FRL(), FAAL(radius=0.0)], ids=str
 )
 def test_policies_that_have_not_moved_yet_are_the_plain_method(base: Objective, policy: Policy) -> None:
     model = fresh()
@@ -323,7 +323,7 @@ def test_cfol_draws_the_classes_that_fail() -> None:
 
 
 def test_the_confusion_regulariser_by_hand() -> None:
-    policy, model = Confusion(weight=2.0), fresh()
+    policy, model = ConfusionPenalty(weight=2.0), fresh()
     s = policy.update(policy.init(N), seen_with((0.9, 0.2, 0.5, 0.5, 1.0)))
     m = s["confused"]
     assert m.diagonal().sum() == 0 and m.sum(1).tolist() == [1, 1, 1, 1, 0] and m[1, 0] == 1
@@ -338,7 +338,7 @@ def test_the_confusion_regulariser_by_hand() -> None:
 def test_the_similarity_regulariser_by_hand() -> None:
     model = fresh()
     _, y, _ = batch()
-    ours, plain = under(Standard(), Similarity(0.5), model), terms_of(Standard(), model)
+    ours, plain = under(Standard(), SimilarityPenalty(0.5), model), terms_of(Standard(), model)
     z, classes = plain.clean, sorted(set(y.tolist()))
     means = [z[y == c].mean(0) for c in classes]
     pairs = [

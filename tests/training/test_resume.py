@@ -21,7 +21,7 @@ from leastwise.models.load.checkpoint import load_checkpoint
 from leastwise.training import resume as keeping
 from leastwise.training.averaging import EMA
 from leastwise.training.base import Epoch
-from leastwise.training.loop import Step
+from leastwise.training.loop import StepProgress
 from leastwise.training.methods.pgd_at import PGDAT
 from leastwise.training.methods.standard import Standard
 from leastwise.training.policies.cfa import CFA
@@ -209,7 +209,7 @@ def test_snapshots_within_an_epoch_are_saved_as_time_passes(tmp_path: Path, monk
     held: list[tuple[int, int]] = []
 
     def watch(event: object) -> None:
-        if isinstance(event, Step) and (tmp_path / "resume.pt").exists():
+        if isinstance(event, StepProgress) and (tmp_path / "resume.pt").exists():
             content = torch.load(tmp_path / "resume.pt", weights_only=True)
             held.append((content["finished"], content["batch"]))
 

@@ -11,16 +11,16 @@ from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Linf
 from leastwise.core.counts import Tally
 from leastwise.models.zoo.layers import gate_parameters
-from leastwise.training.averaging import EMA, FAWA, SWA, averaging, tail
+from leastwise.training.averaging import EMA, FAWA, SWA, find_averaging, worst_tenth
 from leastwise.training.awp import AWP
 from leastwise.training.base import Epoch, Seen
 from leastwise.training.loop import fit
 from leastwise.training.methods.pgd_at import PGDAT
 from leastwise.training.methods.trades import TRADES
 from leastwise.training.policies.cfa import CFA
-from leastwise.training.recipe import SGD, Adam, Training, Validation, optimiser
-from leastwise.training.registry import METHODS, POLICIES, changed, defaults, policy
-from leastwise.training.schedules import SCHEDULES, Constant, Cosine, Cyclic, OneCycle, Piecewise, Steps, schedule
+from leastwise.training.recipe import SGD, Adam, Training, Validation, find_optimiser
+from leastwise.training.registry import METHODS, POLICIES, apply_settings, find_policy, settings_text
+from leastwise.training.schedules import SCHEDULES, Constant, Cosine, Cyclic, OneCycle, Piecewise, Steps, find_schedule
 from tests.training.toys import ON_CE, ON_KL, agree, batch, blobs, fresh, gradient, terms_of
 
 
@@ -76,8 +76,8 @@ def test_the_tail_is_the_worst_class_of_ten_and_the_worst_tenth_of_a_hundred() -
         one = replace(Seen.empty(k), confusion=confusion, robust=Tally(torch.full((k,), k), right))
         return Epoch(1, 1, 0.1, one, one)
 
-    assert tail(seen(10)) == 0.0 and tail(seen(100)) == pytest.approx(sum(range(10)) / 1000)
-    assert math.isnan(tail(replace(seen(10), valid=None)))
+    assert worst_tenth(seen(10)) == 0.0 and worst_tenth(seen(100)) == pytest.approx(sum(range(10)) / 1000)
+    assert math.isnan(worst_tenth(replace(seen(10), valid=None)))
 
 
 def test_awp_of_zero_is_the_method_and_its_gradient_falls_on_the_weights() -> None:
@@ -90,12 +90,12 @@ def test_awp_of_zero_is_the_method_and_its_gradient_falls_on_the_weights() -> No
     def loss(at: torch.nn.Module) -> torch.Tensor:
         return objective.loss(at, x, y, crafted).per_example.mean()
 
-    still = AWP(gamma=0.0).perturbed(model, loss, lambda tensors: None)
+    still = AWP(gamma=0.0).perturb(model, loss, lambda tensors: None)
     plain = torch.autograd.grad(loss(model), list(model.parameters()))
     ours = torch.autograd.grad(loss(still), list(model.parameters()))
     assert all(torch.allclose(a, b, atol=1e-14) for a, b in zip(plain, ours, strict=True))
     # Against the usual way: move a copy, take its gradient, move back.
-    moved = AWP(gamma=0.01).perturbed(model, loss, lambda tensors: None)
+    moved = AWP(gamma=0.01).perturb(model, loss, lambda tensors: None)
     ours = torch.autograd.grad(loss(moved), list(model.parameters()))
     proxy = copy.deepcopy(model)
     with torch.no_grad():
@@ -113,7 +113,7 @@ def test_awp_leaves_batchnorm_alone_on_its_way_up() -> None:
     x, y, _ = batch()
     objective = PGDAT(ON_CE)
     buffers = [b.clone() for b in model.buffers()]
-    AWP().perturbed(model, lambda at: objective.loss(at, x, y, x).per_example.mean(), lambda tensors: None)
+    AWP().perturb(model, lambda at: objective.loss(at, x, y, x).per_example.mean(), lambda tensors: None)
     assert all(torch.equal(a, b) for a, b in zip(buffers, model.buffers(), strict=True))
 
 
@@ -123,9 +123,9 @@ def test_schedules_at_known_points() -> None:
     assert [Cyclic(0.2, 0.0, 2).rate(p) for p in (0.0, 0.25, 0.5, 0.625)] == pytest.approx([0, 0.2, 0, 0.1])
     lines = Piecewise(((0.0, 0.0), (0.5, 0.4), (1.0, 0.0)))
     assert [lines.rate(p) for p in (0.0, 0.25, 0.5, 0.75, 1.0)] == pytest.approx([0, 0.2, 0.4, 0.2, 0])
-    assert all(schedule(name).rate(0.3) > 0 for name in SCHEDULES)
+    assert all(find_schedule(name).rate(0.3) > 0 for name in SCHEDULES)
     with pytest.raises(ValueError, match="no schedule 'twice': choose one-cycle"):
-        schedule("twice")
+        find_schedule("twice")
 
 
 def test_drops_fall_on_the_first_step_of_an_epoch() -> None:
@@ -156,7 +156,7 @@ PARTS = {"method": TRADES(ON_KL), "cfa": CFA(), "schedule": OneCycle(), "validat
 
 
 def test_settings_reach_every_part() -> None:
-    found = changed(
+    found = apply_settings(
         PARTS,
         ("beta=4", "entropy=1/2", "cfa.lambda1=0.3", "cfa.margin=false", "schedule.peak=0.1", "validation.every=5",
          "attack.steps=7", "validation.per_class=none", "validation.rule=worst"),
@@ -164,8 +164,8 @@ def test_settings_reach_every_part() -> None:
     assert found["method"] == TRADES(replace(ON_KL, steps=7), beta=4.0, entropy=0.5)
     assert found["cfa"] == CFA(lambda1=0.3, margin=False) and found["schedule"] == OneCycle(peak=0.1)
     assert found["validation"] == Validation(None, "worst", every=5)
-    assert changed(PARTS, ("beta=1,2,3",))["method"].beta == (1.0, 2.0, 3.0)
-    assert changed({"method": FAWA()}, ("threshold=0.2",))["method"].threshold == 0.2
+    assert apply_settings(PARTS, ("beta=1,2,3",))["method"].beta == (1.0, 2.0, 3.0)
+    assert apply_settings({"method": FAWA()}, ("threshold=0.2",))["method"].threshold == 0.2
 
 
 @pytest.mark.parametrize(
@@ -184,26 +184,27 @@ def test_settings_reach_every_part() -> None:
 )
 def test_a_mistaken_setting_is_answered_with_the_right_name(text: str, answer: str) -> None:
     with pytest.raises(ValueError, match=answer):
-        changed(PARTS, (text,))
+        apply_settings(PARTS, (text,))
 
 
 def test_every_default_that_is_listed_can_be_set() -> None:
     values = [row.make(Linf(0.1), 0.02, 5) for row in METHODS.values()] + [row.policy for row in POLICIES.values()]
-    values += [averaging(name) for name in ("ema", "swa", "fawa")] + [optimiser(n) for n in ("sgd", "adam", "nesterov")]
-    values += [schedule(name) for name in SCHEDULES if name != "fast-imagenet"]
+    values += [find_averaging(name) for name in ("ema", "swa", "fawa")]
+    values += [find_optimiser(name) for name in ("sgd", "adam", "nesterov")]
+    values += [find_schedule(name) for name in SCHEDULES if name != "fast-imagenet"]
     for value in values:
-        listed = [word for word in defaults(value).split() if not word.endswith("=none")]
-        again = changed({"method": value}, tuple(listed))["method"]
-        assert type(again) is type(value) and defaults(again) == defaults(value)
+        listed = [word for word in settings_text(value).split() if not word.endswith("=none")]
+        again = apply_settings({"method": value}, tuple(listed))["method"]
+        assert type(again) is type(value) and settings_text(again) == settings_text(value)
 
 
 def test_unknown_names_are_answered() -> None:
     with pytest.raises(ValueError, match=r"no class-wise policy 'cfaa': did you mean cfa\?"):
-        policy("cfaa")
+        find_policy("cfaa")
     with pytest.raises(ValueError, match="no averaging 'mean': choose ema, swa, fawa"):
-        averaging("mean")
+        find_averaging("mean")
     with pytest.raises(ValueError, match="no optimiser 'lion': choose sgd, nesterov, adam"):
-        optimiser("lion")
+        find_optimiser("lion")
 
 
 def test_an_l2_method_is_the_same_method_in_another_ball() -> None:

@@ -3,17 +3,16 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from leastwise.cli.options import Norm, chosen_device, loaded, threat_of, use_data_dir
 from leastwise.report.terminal.screen import Screen, say
+from leastwise.training.choices import CalibrationRule
 
 if TYPE_CHECKING:
     from leastwise.data.dataset import Dataset
-
-Rule = Literal["worst", "sum"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Calibrate:
     """its number of steps"""
     norm: Norm = "linf"
     """how the distance is measured"""
-    rule: Rule = "sum"
+    rule: CalibrationRule = "sum"
     """what the offsets should lift: the worst class, or the sum of worst class and average"""
     rounds: int = 3
     """how often offsets are chosen, attacked and chosen again"""
@@ -69,7 +68,7 @@ class Calibrate:
         from leastwise.report.summary import summary
         from leastwise.report.terminal.progress import progress
         from leastwise.report.terminal.table import print_classes, what_changed
-        from leastwise.training.calibrate import calibrated, with_offsets
+        from leastwise.training.calibrate import choose_offsets, with_offsets
 
         console, out = Screen(), Path(self.out)
         check_writable(out)
@@ -84,7 +83,7 @@ class Calibrate:
         model = resolve(place / "model.pt" if place.is_dir() else place, test.shape, test.names).to(device)
         attack = PGD(threat.ball, CE(), threat.step, self.steps, Uniform())
         say(console, f"choosing on {len(valid):,} validation images under {attack}")
-        found = calibrated(model, valid, attack, self.rule, self.rounds, self.seed, device)
+        found = choose_offsets(model, valid, attack, rule=self.rule, rounds=self.rounds, seed=self.seed, device=device)
         after = with_offsets(model, found.offsets)
         # Common noise: the two audits differ by the offsets alone.
         conditions = (("clean", Clean()), (f"pgd{self.steps}", attack))

@@ -2,21 +2,19 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from leastwise.cli.options import Norm, chosen_device, sized, threat_of, use_data_dir
 from leastwise.core.parsing import number, numbers
 from leastwise.report.terminal.screen import Screen
+from leastwise.training.choices import CraftMode, Precision, SelectionRule
 
 if TYPE_CHECKING:
     from leastwise.data.augment.crops import Augment
     from leastwise.jobs.job import Train as Job
 
-Rule = Literal["sum", "average", "worst", "last"]
-Craft = Literal["eval", "train"]
-Precision = Literal["full", "bfloat16"]
 # Photographs that may be mirrored; digits may not.
 MIRRORED = ("cifar10", "cifar100", "stl10", "tiny-imagenet", "imagenet")
 LONG = 30  # epochs from which photographs are cropped too: shorter trainings underfit (docs/results/training.md)
@@ -75,14 +73,14 @@ class Train:
     """nesterov, sgd or adam"""
     valid_per_class: int = -1
     """validation images split off each class; -1 for a tenth of the smallest class, at most 100"""
-    best_by: Rule = "sum"
+    best_by: SelectionRule = "sum"
     """which epoch's weights are kept as the best, on validation: robust accuracy of the average, of the worst class, or
     their sum; or simply the last"""
     select_on_test: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """choose the best epoch on the test set, as some papers do; every output says so"""
     test_at: Annotated[str, tyro.conf.arg(metavar="EPOCHS")] = ""
     """epochs, separated by commas, after which the test set is looked at too, for the record"""
-    craft: Craft = "eval"
+    craft: CraftMode = "eval"
     """BatchNorm's mode while crafting"""
     precision: Precision = "full"
     """bfloat16 computes forward passes in half precision, which helps on accelerators"""
@@ -110,22 +108,22 @@ class Train:
     def run(self) -> None:
         use_data_dir(self.data_dir)
         device = chosen_device(self.device, self.threads)
-        from leastwise.core.recipe import key
+        from leastwise.core.recipe import key, name_of_type
         from leastwise.jobs.make import task as task_of_engine
         from leastwise.report.terminal.progress import progress
         from leastwise.report.terminal.screen import say
-        from leastwise.training.registry import defaults
+        from leastwise.training.registry import settings_text
 
         job = self.job()
         folder = Path(self.out or f"results/train-{key(job)[:8]}")
         task = task_of_engine(job, folder, device=device, threads=self.threads)
         console = Screen(quiet=not task.ranks.first)
         objective = job.training.objective
-        say(console, f"method     {self.method}: {type(objective).__name__} {defaults(objective)}")
+        say(console, f"method     {self.method}: {name_of_type(type(objective))} {settings_text(objective)}")
         if objective.attack is not None:
             say(console, f"attack     {objective.attack}")
         for policy in job.training.policies:
-            say(console, f"classes    {type(policy).__name__} {defaults(policy)}")
+            say(console, f"classes    {name_of_type(type(policy))} {settings_text(policy)}")
         if self.select_on_test:
             say(console, "warning: the best epoch is chosen on the test set", style="yellow")
         if task.finished and not self.fresh:
@@ -147,29 +145,29 @@ class Train:
         """The recipe: every part by its name, then the settings."""
         threat = threat_of(self.norm, self.eps, self.step)
         from leastwise.jobs.job import Train as Job
-        from leastwise.training.averaging import averaging
+        from leastwise.training.averaging import find_averaging
         from leastwise.training.awp import AWP
-        from leastwise.training.recipe import Training, Validation, optimiser
-        from leastwise.training.registry import changed, method, policy
-        from leastwise.training.schedules import schedule
+        from leastwise.training.recipe import Training, Validation, find_optimiser
+        from leastwise.training.registry import apply_settings, find_method, find_policy
+        from leastwise.training.schedules import find_schedule
 
         fair = tuple(name.strip() for name in self.fair.split(",")) if self.fair else ()
-        rates = schedule(self.schedule)
+        rates = find_schedule(self.schedule)
         if self.rate is not None:
-            rates = changed({"method": rates}, (f"{peak_of(rates)}={self.rate}",))["method"]
+            rates = apply_settings({"method": rates}, (f"{peak_of(rates)}={self.rate}",))["method"]
         valid = None if self.valid_per_class < 0 else self.valid_per_class
         parts: dict[str, Any] = {
-            "method": method(self.method).make(threat.ball, threat.step, self.steps),
-            **{name: policy(name) for name in fair},
+            "method": find_method(self.method).make(threat.ball, threat.step, self.steps),
+            **{name: find_policy(name) for name in fair},
             "schedule": rates,
-            "optimiser": optimiser(self.optimiser),
+            "optimiser": find_optimiser(self.optimiser),
             "validation": Validation(valid, self.best_by, on_test=self.select_on_test),
         }
         if self.average:
-            parts[self.average] = averaging(self.average)
+            parts[self.average] = find_averaging(self.average)
         if self.awp:
             parts["awp"] = AWP(number(self.awp, "awp"))
-        parts = changed(parts, self.set)
+        parts = apply_settings(parts, self.set)
         training = Training(
             parts["method"],
             self.epochs,

@@ -15,7 +15,7 @@ from leastwise.jobs.executor import Hands, Local
 from leastwise.jobs.folder import RECIPE, RUN, Task, Watch, claimed, make_room
 from leastwise.jobs.job import Train
 from leastwise.jobs.train import training_data, training_task
-from leastwise.training.loop import Step
+from leastwise.training.loop import StepProgress
 from leastwise.training.resume import FILES
 
 SEEN = ".leastwise.seen."  # a file that a worker finds if it sees the same storage
@@ -141,7 +141,7 @@ def while_wanted(mark: Path) -> Watch:
     """A cancelled task cannot be stopped from outside; it would hold its folder against whoever comes next."""
 
     def look(event: object) -> None:
-        if isinstance(event, Step) and not mark.exists():
+        if isinstance(event, StepProgress) and not mark.exists():
             raise RuntimeError("nobody waits for this training any more")
 
     return look

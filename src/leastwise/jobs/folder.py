@@ -20,7 +20,7 @@ from leastwise.jobs.executor import HERE, Hands
 from leastwise.statistics.race import Round
 from leastwise.training.base import Epoch
 from leastwise.training.distributed import ALONE, Ranks
-from leastwise.training.loop import Step as Step_of_train
+from leastwise.training.loop import StepProgress as Step_of_train
 from leastwise.training.resume import FILES
 from leastwise.training.resume import MODEL as MODEL_of_train
 

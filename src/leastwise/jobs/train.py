@@ -19,9 +19,9 @@ from leastwise.models.fast.prepare import Form
 from leastwise.models.load.checkpoint import load_checkpoint
 from leastwise.models.preflight import preflight
 from leastwise.models.zoo.registry import build
-from leastwise.training.distributed import joined
+from leastwise.training.distributed import join_ranks
 from leastwise.training.recipe import Training
-from leastwise.training.resume import Course, Look
+from leastwise.training.resume import Course, NetworkMeasure
 
 
 def training_task(job: Train, folder: Path, device: str = "cpu", threads: int = 0, form: Form | None = None) -> Task:
@@ -49,7 +49,7 @@ class Given(NamedTuple):
     test: Dataset | None = None
     extra: Dataset | None = None  # pseudo-labelled images
     start: Path | None = None  # a checkpoint of the same network
-    looks: Mapping[str, Look] = {}  # what is measured after every epoch; it changes nothing
+    looks: Mapping[str, NetworkMeasure] = {}  # what is measured after every epoch; it changes nothing
 
 
 def course_task(
@@ -64,7 +64,7 @@ def course_task(
     result: str = MODEL,
 ) -> Task:
     """A training of a fresh network on any images; `recipe` is what its folder is claimed for."""
-    ranks, data = joined(device), given.data
+    ranks, data = join_ranks(device), given.data
     preflight(model, data.batch(np.arange(min(len(data), PREFLIGHT_IMAGES))).x, data.k, gradients=False)
     facts: dict[str, Any] = {"kind": "training", "key": key(recipe), "leastwise": __version__, "data": data.digest()}
     if given.start:

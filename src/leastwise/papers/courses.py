@@ -9,20 +9,20 @@ from leastwise.attacks.pgd import PGD, Uniform
 from leastwise.data.augment.crops import augmentation
 from leastwise.papers.build import NO_ATTACK, ball_of
 from leastwise.papers.recipes import Setting, Trained, made
-from leastwise.training.averaging import averaging
+from leastwise.training.averaging import find_averaging
 from leastwise.training.base import Objective
-from leastwise.training.recipe import SGD, Adam, Training, Validation, optimiser
-from leastwise.training.registry import changed, method, policy
-from leastwise.training.schedules import Cosine, Cyclic, OneCycle, Piecewise, Schedule, Steps, schedule
+from leastwise.training.recipe import SGD, Adam, Training, Validation, find_optimiser
+from leastwise.training.registry import apply_settings, find_method, find_policy
+from leastwise.training.schedules import Cosine, Cyclic, OneCycle, Piecewise, Schedule, Steps, find_schedule
 
 
 def training(t: Trained) -> Training:
     """Everything but the network and the images."""
-    parts: dict[str, Any] = {"method": objective(t), **{name: policy(name) for name in t.fair}}
+    parts: dict[str, Any] = {"method": objective(t), **{name: find_policy(name) for name in t.fair}}
     if t.average:
-        parts[t.average] = averaging(t.average)
-    parts = changed(parts, tuple(f"{name}={text(value)}" for name, value in t.settings))
-    means = optimiser(t.optimiser)
+        parts[t.average] = find_averaging(t.average)
+    parts = apply_settings(parts, tuple(f"{name}={text(value)}" for name, value in t.settings))
+    means = find_optimiser(t.optimiser)
     assert isinstance(means, SGD | Adam), "every optimiser has a weight decay"
     found = Training(
         parts["method"],
@@ -40,7 +40,7 @@ def training(t: Trained) -> Training:
 
 def objective(t: Trained) -> Objective:
     threat = t.threat or NO_ATTACK
-    found = method(t.method).make(ball_of(threat), threat.step, threat.steps)
+    found = find_method(t.method).make(ball_of(threat), threat.step, threat.steps)
     if found.attack is None and t.threat is not None:
         raise ValueError(f"{t.method} does not attack and takes no radius, but saw {t.threat}")
     if found.attack is not None and t.threat is None:
@@ -56,7 +56,7 @@ def rates(t: Trained) -> Schedule:
     """The schedule with its peak at the rate of the recipe. A drop behind the last epoch never comes."""
     if t.drops and t.schedule != "steps":
         raise ValueError(f"the schedule {t.schedule} has no drops, but saw {t.drops}: leave them out")
-    match schedule(t.schedule):
+    match find_schedule(t.schedule):
         case Steps(factor=factor) if t.schedule == "steps":
             return Steps(t.rate, tuple(epoch / t.epochs for epoch in t.drops if epoch < t.epochs), factor)
         case Cyclic() | Cosine() | OneCycle() as found:

@@ -37,7 +37,7 @@ from leastwise.papers.registry import PAPERS, planned
 from leastwise.papers.results import Picture
 from leastwise.papers.stored import OWN, Store, digest, files, write_features, write_pictures
 from leastwise.training.loop import FOLDED
-from leastwise.training.resume import WEIGHTS, Look
+from leastwise.training.resume import WEIGHTS, NetworkMeasure
 
 MADE = "made-"  # begins the name of a file of images, until its training is finished
 NETWORKS = "networks"  # the folder under the results for weights that others give away
@@ -117,16 +117,16 @@ class Runner:
         before = dataset(replace(t.data, change=(), steps=None), "train")
         return replace(before, images=images, labels=labels, rows=np.arange(len(labels)))
 
-    def looks(self, t: Trained, data: Dataset) -> dict[str, Look]:
+    def looks(self, t: Trained, data: Dataset) -> dict[str, NetworkMeasure]:
         """What any exhibit wants of its epochs, whichever of them asks for the training first."""
         followed, recorded = followers(self.store.scale)
         found = {key(m): self.look(m) for m in followed.get(t, ())}
         return found | ({OWN: self.look_at(data, (("clean", Clean()),))} if t in recorded else {})
 
-    def look(self, m: Measured) -> Look:
+    def look(self, m: Measured) -> NetworkMeasure:
         return self.look_at(dataset(m.data, m.split), conditions(m))
 
-    def look_at(self, data: Dataset, under: Conditions) -> Look:
+    def look_at(self, data: Dataset, under: Conditions) -> NetworkMeasure:
         def look(model: Classifier) -> dict[str, Any]:
             auditor = audits.make_auditor(model, data, under, device=self.device, force=True)
             # Decided by counts and never by the clock, so that the same training leaves the same record.

@@ -10,7 +10,7 @@ from leastwise.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from leastwise.training.averaging import FAWA
-    from leastwise.training.base import Epoch, Objective, Policy, State, Terms
+    from leastwise.training.base import Epoch, Objective, Policy, PolicyState, Terms
     from leastwise.training.loop import fit
     from leastwise.training.methods.pgd_at import PGDAT
     from leastwise.training.methods.standard import Standard
@@ -28,8 +28,8 @@ __all__ = [
     "Objective",
     "OneCycle",
     "Policy",
+    "PolicyState",
     "Standard",
-    "State",
     "Terms",
     "Training",
     "Validation",
@@ -41,7 +41,7 @@ __getattr__ = lazy_names(
     {
         "recipe": "Training Validation",
         "loop": "fit",
-        "base": "Epoch Objective Policy State Terms",
+        "base": "Epoch Objective Policy PolicyState Terms",
         "methods.pgd_at": "PGDAT",
         "methods.standard": "Standard",
         "methods.trades": "TRADES",

@@ -7,18 +7,17 @@ BatchNorm's running statistics are averaged with the weights (as in CFA's code),
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from leastwise.core.contract import Contract
 from leastwise.training.base import Epoch
-
-Every = Literal["epoch", "step"]
+from leastwise.training.choices import AveragingInterval
 
 
 class Averaging(Contract):
     """How the average of the weights follows the training."""
 
-    every: Every = "epoch"  # after which it may move
+    every: AveragingInterval = "epoch"  # after which it may move
     fresh_statistics: ClassVar[bool] = False  # whether BatchNorm's statistics are measured anew with it
     needs_validation: ClassVar[bool] = False  # images; without them a training is refused
 
@@ -39,7 +38,7 @@ class EMA(Averaging):
 
     decay: float = 0.85
     start: float = 0.25
-    every: Every = "epoch"
+    every: AveragingInterval = "epoch"
 
     def share(self, count: int, progress: float, tails: tuple[float, ...]) -> float | None:
         return None if progress < self.start else 1 - self.decay if count else 1.0
@@ -52,7 +51,7 @@ class SWA(Averaging):
     recipe_name: ClassVar[str] = "SWA"
 
     start: float = 0.5
-    every: Every = "epoch"
+    every: AveragingInterval = "epoch"
     fresh_statistics: ClassVar[bool] = True
 
     def share(self, count: int, progress: float, tails: tuple[float, ...]) -> float | None:
@@ -76,7 +75,7 @@ class FAWA(Averaging):
     needs_validation: ClassVar[bool] = True
 
     def share(self, count: int, progress: float, tails: tuple[float, ...]) -> float | None:
-        bound = median(tails) if self.threshold is None else self.threshold
+        bound = lower_median(tails) if self.threshold is None else self.threshold
         passes = bool(tails) and tails[-1] >= bound
         return EMA(self.decay, self.start).share(count, progress, tails) if passes else None
 
@@ -84,13 +83,13 @@ class FAWA(Averaging):
 AVERAGINGS: dict[str, Averaging] = {"ema": EMA(), "swa": SWA(), "fawa": FAWA()}
 
 
-def averaging(name: str) -> Averaging:
+def find_averaging(name: str) -> Averaging:
     if name not in AVERAGINGS:
         raise ValueError(f"there is no averaging {name!r}: choose {', '.join(AVERAGINGS)}")
     return AVERAGINGS[name]
 
 
-def tail(seen: Epoch) -> float:
+def worst_tenth(seen: Epoch) -> float:
     """Mean validation accuracy under attack of the worst tenth of the classes; of ten classes, the worst."""
     if seen.valid is None:
         return math.nan
@@ -99,6 +98,6 @@ def tail(seen: Epoch) -> float:
     return sum(worst) / len(worst)
 
 
-def median(values: tuple[float, ...]) -> float:
+def lower_median(values: tuple[float, ...]) -> float:
     """The lower middle one."""
     return sorted(values)[(len(values) - 1) // 2] if values else math.inf

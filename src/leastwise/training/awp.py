@@ -10,7 +10,7 @@ from torch.func import functional_call
 
 from leastwise.core.types import Images, Logits
 
-Summed = Callable[[list[Tensor]], None]  # adds each tensor up over processes, in place
+SumOverProcesses = Callable[[list[Tensor]], None]  # adds each tensor up over processes, in place
 
 
 @dataclass(frozen=True)
@@ -30,19 +30,21 @@ class AWP:
         if not self.gamma >= 0:
             raise ValueError(f"the size of a weight perturbation must be zero or more, but saw {self.gamma}")
 
-    def perturbed(self, model: nn.Module, loss: Callable[[nn.Module], Tensor], summed: Summed) -> "Elsewhere":
+    def perturb(
+        self, model: nn.Module, loss: Callable[[nn.Module], Tensor], sum_: SumOverProcesses
+    ) -> "ModelElsewhere":
         """The model at w + v. BatchNorm's statistics do not move on the way."""
         moving = {name: w for name, w in model.named_parameters() if w.requires_grad and w.dim() >= 2}
         aside = {name: buffer.clone() for name, buffer in model.named_buffers()}
-        g = list(torch.autograd.grad(loss(Elsewhere(model, aside)), list(moving.values())))
-        summed(g)
-        return Elsewhere(model, dict(zip(moving, map(self.moved, moving.values(), g), strict=True)))
+        g = list(torch.autograd.grad(loss(ModelElsewhere(model, aside)), list(moving.values())))
+        sum_(g)
+        return ModelElsewhere(model, dict(zip(moving, map(self._perturb_tensor, moving.values(), g), strict=True)))
 
-    def moved(self, w: Tensor, g: Tensor) -> Tensor:
+    def _perturb_tensor(self, w: Tensor, g: Tensor) -> Tensor:
         return w + (self.gamma * w.detach().norm() / g.norm().clamp_min(1e-20)) * g
 
 
-class Elsewhere(nn.Module):
+class ModelElsewhere(nn.Module):
     """A model with some of its tensors replaced; whatever is computed in place of a weight passes its gradient on."""
 
     def __init__(self, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:

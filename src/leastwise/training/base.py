@@ -8,7 +8,7 @@ compose: a training has one objective and any number of policies.
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -21,8 +21,7 @@ from leastwise.core.losses import entropy
 from leastwise.core.noise import Noise
 from leastwise.core.types import Counts, Images, Labels, Logits, PerClass, PerExample
 
-Craft = Literal["eval", "train"]  # the mode of BatchNorm while an attack looks at the network
-State = Mapping[str, Tensor]  # what a policy remembers, by name
+PolicyState = Mapping[str, Tensor]  # what a policy remembers, by name
 
 
 class Terms(NamedTuple):
@@ -45,7 +44,7 @@ class Terms(NamedTuple):
         assert z is not None, "a loss comes from some logits"
         return z
 
-    def weighted(self, label: PerExample, divergence: PerExample) -> "Terms":
+    def weigh(self, label: PerExample, divergence: PerExample) -> "Terms":
         """Each part times a weight per example."""
         other = None if self.divergence is None else divergence * self.divergence
         return self._replace(label=label * self.label, divergence=other)
@@ -90,8 +89,8 @@ class Seen:
         p = z.double().softmax(dim=1)
         row = torch.zeros(k, dtype=torch.float64)
         return cls(
-            hits(terms.clean, y, k),
-            hits(terms.adversarial, y, k),
+            count_hits(terms.clean, y, k),
+            count_hits(terms.adversarial, y, k),
             torch.bincount(y * k + z.argmax(dim=1), minlength=k * k).view(k, k),
             torch.zeros(k, k, dtype=torch.float64).index_add_(0, y, p),
             row.index_add(0, y, entropy(z).double()),
@@ -129,7 +128,7 @@ class Seen:
         return cls(clean, robust, held["confusion"], held["probability"], held["entropy"], held["loss"])
 
 
-def hits(z: Logits | None, y: Labels, k: int) -> Tally:
+def count_hits(z: Logits | None, y: Labels, k: int) -> Tally:
     return Tally.empty(k) if z is None else Tally.count(y, z.detach().cpu().argmax(dim=1) == y, k)
 
 
@@ -144,7 +143,7 @@ class Epoch:
     valid: Seen | None = None  # the validation images after it
     averaged: Seen | None = None  # the same, with averaged weights
     test: Seen | None = None  # where the recipe asks for it; nothing is ever chosen by it
-    states: tuple[State, ...] = field(default=())  # of the policies, during the epoch
+    states: tuple[PolicyState, ...] = field(default=())  # of the policies, during the epoch
 
     @property
     def loss(self) -> float:
@@ -176,33 +175,33 @@ class Policy(Contract):
     needs_first_look: ClassVar[bool] = False  # an update from the validation images before the first epoch
     needs_validation_loss: ClassVar[bool] = False  # the method's own losses on them, not cross-entropies
 
-    def init(self, n: Counts) -> State:
+    def init(self, n: Counts) -> PolicyState:
         """The state before the first epoch, from the number of training images of each class."""
         return {}
 
-    def update(self, s: State, seen: Epoch) -> State:
+    def update(self, s: PolicyState, seen: Epoch) -> PolicyState:
         """The state for the next epoch."""
         return s
 
-    def radii(self, attack: PGD, y: Labels, s: State) -> PGD:
+    def radii(self, attack: PGD, y: Labels, s: PolicyState) -> PGD:
         """The attack with the radii, and steps, that the classes of a batch get."""
         return attack
 
-    def weights(self, s: State) -> PerClass | None:
+    def weights(self, s: PolicyState) -> PerClass | None:
         """What the whole loss of an example is multiplied by, class by class; None for nothing."""
         return None
 
-    def terms(self, terms: Terms, y: Labels, s: State) -> Terms:
+    def terms(self, terms: Terms, y: Labels, s: PolicyState) -> Terms:
         """The loss of a batch as this policy has it; overridden where parts are weighed differently, or terms added."""
         weights = self.weights(s)
         return terms if weights is None else weigh_classes(terms, weights, y)
 
-    def sampling(self, s: State) -> PerClass | None:
+    def sampling(self, s: PolicyState) -> PerClass | None:
         """How often each class is drawn, in proportion; None for every image once."""
         return None
 
 
-PolicyStates = Sequence[tuple[Policy, State]]
+PolicyStates = Sequence[tuple[Policy, PolicyState]]
 
 
 def apply_radii(objective: Objective, policies: PolicyStates, y: Labels) -> Objective:
@@ -236,7 +235,7 @@ def per_example(value: PerClass, y: Labels, like: Tensor) -> PerExample:
 def weigh_classes(terms: Terms, weight: PerClass, y: Labels) -> Terms:
     """Both parts of the loss times the weight of the example's class. Nothing is divided by the sum of weights."""
     w = per_example(weight, y, terms.label)
-    return terms.weighted(w, w)
+    return terms.weigh(w, w)
 
 
 def scale_attack(attack: PGD, radius: PerExample, step: PerExample | None = None) -> PGD:

@@ -26,9 +26,9 @@ class BatchPlan(NamedTuple):
         return len(self.rows) + len(self.extra)
 
     def part(self, ranks: Ranks) -> "BatchPlan":
-        rows, extra = ranks.mine(self.rows), ranks.mine(self.extra)
+        rows, extra = ranks.own_part(self.rows), ranks.own_part(self.extra)
         labelled, others = np.split(self.noise_ids, [len(self.rows)])
-        return BatchPlan(rows, extra, np.concatenate([ranks.mine(labelled), ranks.mine(others)]))
+        return BatchPlan(rows, extra, np.concatenate([ranks.own_part(labelled), ranks.own_part(others)]))
 
     def images(self, data: Dataset, extra: Dataset | None) -> Batch:
         known = data.batch(self.rows)

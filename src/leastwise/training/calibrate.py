@@ -6,7 +6,6 @@ attacked validation images, and what it is worth is measured on the test set by 
 
 import copy
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
@@ -19,8 +18,8 @@ from leastwise.core.types import Labels, Logits, PerClass
 from leastwise.data.dataset import Batch, Dataset
 from leastwise.models.classifier import Classifier, inference
 from leastwise.models.zoo.layers import last_layer
+from leastwise.training.choices import CalibrationRule
 
-Rule = Literal["worst", "sum"]
 BATCH = 250
 FINEST = 1 / 64  # of the spread of the logits: the smallest step of the search
 WORTH = 1e-9  # a smaller gain is rounding
@@ -36,48 +35,49 @@ class Calibration:
     rounds: int  # how often the validation images were attacked with new offsets
 
 
-def score(tally: Tally, rule: Rule) -> float:
+def score_tally(tally: Tally, rule: CalibrationRule) -> float:
     """The worst class, with the average to break ties; or their sum."""
     worst = min(a for a in tally.accuracy.tolist() if a == a)
     return worst + (1.0 if rule == "sum" else 1e-3) * tally.overall
 
 
-def counted(z: Logits, y: Labels, offsets: PerClass) -> Tally:
+def count_hits(z: Logits, y: Labels, offsets: PerClass) -> Tally:
     return Tally.count(y, (z + offsets).argmax(dim=1) == y, z.shape[1])
 
 
-def best_offsets(z: Logits, y: Labels, rule: Rule) -> PerClass:
+def best_offsets(z: Logits, y: Labels, rule: CalibrationRule) -> PerClass:
     """Coordinate ascent from zero with steps that shrink from the spread of the logits; the best single move each time.
 
     The score is a step function of the offsets, so there is no gradient to follow.
     """
     k = z.shape[1]
     offsets = torch.zeros(k, dtype=z.dtype)
-    best = score(counted(z, y, offsets), rule)
+    best = score_tally(count_hits(z, y, offsets), rule)
     spread = float(z.std())
     size = 1.0
     while size >= FINEST:
         moves = [(c, sign * size * spread) for c in range(k) for sign in (1, -1)]
-        tried = [(score(counted(z, y, moved(offsets, c, by)), rule), c, by) for c, by in moves]
+        tried = [(score_tally(count_hits(z, y, move_offset(offsets, c, by)), rule), c, by) for c, by in moves]
         value, c, by = max(tried)
         if value > best + WORTH:
-            best, offsets = value, moved(offsets, c, by)
+            best, offsets = value, move_offset(offsets, c, by)
         else:
             size /= 2
     return offsets - offsets.mean()
 
 
-def moved(offsets: PerClass, c: int, by: float) -> PerClass:
+def move_offset(offsets: PerClass, c: int, by: float) -> PerClass:
     new = offsets.clone()
     new[c] += by
     return new
 
 
-def calibrated(
+def choose_offsets(
     model: Classifier,
     valid: Dataset,
     attack: PGD,
-    rule: Rule = "sum",
+    *,
+    rule: CalibrationRule = "sum",
     rounds: int = 3,
     seed: int = 0,
     device: str = "cpu",
@@ -87,19 +87,21 @@ def calibrated(
     Kept are the offsets that did best when attacked afresh, or none at all if nothing did better.
     """
     none = torch.zeros(model.k, dtype=torch.float64)
-    z, y = attacked_logits(model, valid, attack, seed, device)
-    before = counted(z, y, none)
+    z, y = attacked_logits(model, valid, attack, seed=seed, device=device)
+    before = count_hits(z, y, none)
     kept, after, offsets = none, before, none
     for _ in range(rounds):
         offsets = offsets + best_offsets(z, y, rule)
-        z, y = attacked_logits(with_offsets(model, offsets), valid, attack, seed, device)
-        found = counted(z, y, none)
-        if score(found, rule) > score(after, rule) + WORTH:
+        z, y = attacked_logits(with_offsets(model, offsets), valid, attack, seed=seed, device=device)
+        found = count_hits(z, y, none)
+        if score_tally(found, rule) > score_tally(after, rule) + WORTH:
             kept, after = offsets, found
     return Calibration(kept, before, after, rounds)
 
 
-def attacked_logits(model: Classifier, data: Dataset, attack: PGD, seed: int, device: str) -> tuple[Logits, Labels]:
+def attacked_logits(
+    model: Classifier, data: Dataset, attack: PGD, *, seed: int = 0, device: str = "cpu"
+) -> tuple[Logits, Labels]:
     """In float64 on the CPU, in the order of the data."""
     found: list[Logits] = []
     labels: list[Labels] = []

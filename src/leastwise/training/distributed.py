@@ -22,7 +22,7 @@ class Ranks:
     def first(self) -> bool:
         return self.rank == 0
 
-    def mine(self, positions: "np.ndarray") -> "np.ndarray":
+    def own_part(self, positions: "np.ndarray") -> "np.ndarray":
         return positions[self.rank :: self.size]
 
     def sum_(self, tensors: Sequence[Tensor]) -> None:
@@ -59,7 +59,7 @@ class Ranks:
 ALONE = Ranks()
 
 
-def joined(device: str) -> Ranks:
+def join_ranks(device: str) -> Ranks:
     """The group that torchrun started this process in, or this process alone."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or "RANK" not in os.environ:
         return ALONE

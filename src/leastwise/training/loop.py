@@ -16,13 +16,13 @@ from leastwise.data.dataset import Batch, Dataset
 from leastwise.models.classifier import Classifier, inference
 from leastwise.models.fast.prepare import ORIGINAL, Form, Prepared, prepare
 from leastwise.models.zoo.layers import clip_gates
-from leastwise.training.averaging import tail
+from leastwise.training.averaging import worst_tenth
 from leastwise.training.base import (
     Epoch,
     Objective,
+    PolicyState,
     PolicyStates,
     Seen,
-    State,
     Terms,
     apply_radii,
     apply_terms,
@@ -31,7 +31,7 @@ from leastwise.training.base import (
 from leastwise.training.batches import BatchPlan, plan_batches
 from leastwise.training.distributed import ALONE, Ranks
 from leastwise.training.recipe import Training
-from leastwise.training.validate import measured
+from leastwise.training.validate import measure_classes
 
 # The fastest for attacks on all networks with BatchNorm that were tried (`make bench-prepare`). No trial by the clock
 # decides here: one recipe gives the same bits every time.
@@ -46,7 +46,7 @@ class Snapshot:
     finished: int  # epochs
     batch: int  # batches done in the epoch that follows
     partial: Seen  # what they saw
-    states: tuple[State, ...]  # of the policies
+    states: tuple[PolicyState, ...]  # of the policies
     optimiser: dict[str, Any]
     average: Mapping[str, Tensor] | None  # averaged weights and statistics, once there are any
     averaged: int  # how often the average moved
@@ -58,7 +58,7 @@ class Snapshot:
         return self.batch == 0
 
 
-class Step(NamedTuple):
+class StepProgress(NamedTuple):
     """Progress within an epoch."""
 
     epoch: int
@@ -66,7 +66,7 @@ class Step(NamedTuple):
     loss: float  # mean over the batch
 
 
-Watch = Callable[[Step], None]
+StepCallback = Callable[[StepProgress], None]
 
 
 def fit(
@@ -76,7 +76,7 @@ def fit(
     *,
     after: Snapshot | None = None,
     device: str = "cpu",
-    watch: Watch = lambda step: None,
+    watch: StepCallback = lambda step: None,
     valid: Dataset | None = None,
     test: Dataset | None = None,
     extra: Dataset | None = None,
@@ -111,7 +111,7 @@ class Loop:
     data: Dataset
     training: Training
     device: str = "cpu"
-    watch: Watch = lambda step: None
+    watch: StepCallback = lambda step: None
     valid: Dataset | None = None
     test: Dataset | None = None
     extra: Dataset | None = None
@@ -122,26 +122,27 @@ class Loop:
     def __post_init__(self) -> None:
         self.dtype = next(self.model.parameters()).dtype
         self.optimiser = self.training.optimiser.make(self.model, self.training.schedule.rate(0.0))
-        self.twin = self.prepared()
+        self.prepared = self.prepare_copy()
         self.average: dict[str, Tensor] | None = None
         self.averaged = 0
 
     def run(self, after: Snapshot | None) -> Iterator[Snapshot]:
-        now = self.begun() if after is None else after
+        """A snapshot after every epoch that is left, and wherever a pause was asked for."""
+        now = self.start() if after is None else after
         if after is not None:
             self.optimiser.load_state_dict(copy.deepcopy(after.optimiser))
-        self.average, self.averaged = clone(now.average), now.averaged
+        self.average, self.averaged = clone_weights(now.average), now.averaged
         while now.finished < self.training.epochs:
             for reached in self.epoch(now):
                 yield reached
             now = reached
 
-    def begun(self) -> Snapshot:
-        """Before the first step; policies that fine-tune a network look at it first."""
+    def start(self) -> Snapshot:
+        """Where a training stands before the first step; policies that fine-tune a network look at it first."""
         n = torch.from_numpy(self.data.counts)
         states = tuple(policy.init(n) for policy in self.training.policies)
         if any(policy.needs_first_look for policy in self.training.policies):
-            look = Epoch(0, self.training.epochs, 0.0, Seen.empty(self.data.k), self.validated())
+            look = Epoch(0, self.training.epochs, 0.0, Seen.empty(self.data.k), self.validate())
             states = tuple(
                 policy.update(s, look) if policy.needs_first_look else s
                 for policy, s in zip(self.training.policies, states, strict=True)
@@ -156,100 +157,102 @@ class Loop:
             self.data, training.batch_size, extra=self.extra, extra_share=training.extra_share,
             shares=class_shares(policies), seed=training.seed, epoch=number,
         )  # fmt: skip
-        if min(piece.size for piece in batches) < self.ranks.size:
+        if min(plan.size for plan in batches) < self.ranks.size:
             raise ValueError(f"batches need at least one image for each of {self.ranks.size} processes: enlarge them")
         seen, rate, total = begin.partial, 0.0, training.epochs * len(batches)
         self.model.train()
         for place in range(begin.batch, len(batches)):
             done = number * len(batches) + place
             rate = training.schedule.rate((done + 1) / (total + 1))
-            new, loss = self.step(batches[place], policies, rate, number, done, done / total)
+            new, loss = self.step(batches[place], policies, rate=rate, epoch=number, number=done, progress=done / total)
             seen = seen + new
             if training.averaging is not None and training.averaging.every == "step":
                 self.move_average((done + 1) / total, begin.tails)
-            self.watch(Step(number + 1, (done + 1) / total, loss))
+            self.watch(StepProgress(number + 1, (done + 1) / total, loss))
             if self.ranks.size == 1 and place + 1 < len(batches) and self.pause():
                 yield replace(
-                    begin, batch=place + 1, partial=seen, optimiser=self.optimiser_state(), average=clone(self.average),
-                    averaged=self.averaged,
+                    begin, batch=place + 1, partial=seen, optimiser=self.optimiser_state(),
+                    average=clone_weights(self.average), averaged=self.averaged,
                 )  # fmt: skip
-        yield self.ended(begin, self.ranks.total(seen), rate)
+        yield self.finish_epoch(begin, self.ranks.total(seen), rate)
 
-    def ended(self, begin: Snapshot, train: Seen, rate: float) -> Snapshot:
+    def finish_epoch(self, begin: Snapshot, train: Seen, rate: float) -> Snapshot:
         """Validate, average, and let the policies learn from the epoch."""
         training, number = self.training, begin.finished + 1
         seen = Epoch(number, training.epochs, rate, train, states=begin.states)
         looks = number % training.validation.every == 0 or number == training.epochs or training.needs_validation
         if self.valid is not None and looks:
-            seen = replace(seen, valid=self.validated())
-        tails = begin.tails if seen.valid is None else (*begin.tails, tail(seen))
+            seen = replace(seen, valid=self.validate())
+        tails = begin.tails if seen.valid is None else (*begin.tails, worst_tenth(seen))
         if training.averaging is not None:
             if training.averaging.every == "epoch":
                 self.move_average(number / training.epochs, tails)
             if self.average is not None:
-                with self.weights(self.average):
+                with temporary_weights(self.model, self.average):
                     if training.averaging.fresh_statistics:
                         self.measure_statistics()
-                        self.average = {name: value.clone() for name, value in self.model.state_dict().items()}
+                        self.average = clone_weights(self.model.state_dict())
                     if seen.valid is not None:
-                        seen = replace(seen, averaged=self.validated())
+                        seen = replace(seen, averaged=self.validate())
         if self.test is not None and number in training.test_at:
-            with self.weights(self.average) if self.average is not None else inference(self.model):
-                seen = replace(seen, test=self.look(self.test))
+            with temporary_weights(self.model, self.average):
+                seen = replace(seen, test=self.measure(self.test))
         states = tuple(p.update(s, seen) for p, s in zip(training.policies, begin.states, strict=True))
-        empty = Seen.empty(self.data.k)
         return Snapshot(
-            seen, number, 0, empty, states, self.optimiser_state(), clone(self.average), self.averaged, tails
-        )
+            seen, number, 0, Seen.empty(self.data.k), states, self.optimiser_state(), clone_weights(self.average),
+            self.averaged, tails,
+        )  # fmt: skip
 
     def step(
-        self, whole: BatchPlan, policies: PolicyStates, rate: float, epoch: int, number: int, progress: float
+        self, whole: BatchPlan, policies: PolicyStates, *, rate: float, epoch: int, number: int, progress: float
     ) -> tuple[Seen, float]:
         """One update of the weights: what it saw of the labelled images, and the mean loss of this process."""
-        piece = whole.part(self.ranks)
-        x, y, ids = Batch(*(part.to(self.device) for part in piece.images(self.data, self.extra)))
-        noise = Noise(self.training.seed, torch.from_numpy(piece.noise_ids).to(self.device), "/train", epoch)
+        plan = whole.part(self.ranks)
+        x, y, ids = Batch(*(part.to(self.device) for part in plan.images(self.data, self.extra)))
+        noise = Noise(self.training.seed, torch.from_numpy(plan.noise_ids).to(self.device), "/train", epoch)
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group["factor"]
         x = self.training.augment(x, noise.fork("augment")).to(self.dtype)
         objective = apply_radii(self.training.objective, policies, y)
-        with self.cast():
+        with self.autocast():
             crafted = self.craft(objective, x, y, noise)
 
             def loss(model: nn.Module) -> Terms:
                 return apply_terms(objective.loss(model, x, y, crafted), policies, y)
 
-            awp = self.training.awp
+            awp, model = self.training.awp, self.model
             if awp is not None and progress >= awp.warmup:
-                terms = loss(
-                    awp.perturbed(self.model, lambda at: loss(at).per_example.sum() / whole.size, self.ranks.sum_)
-                )
-            else:
-                terms = loss(self.model)
+                model = awp.perturb(model, lambda at: loss(at).per_example.sum() / whole.size, self.ranks.sum_)
+            terms = loss(model)
         mean = terms.per_example.sum() / whole.size
         if not math.isfinite(mean.item()):
             raise ValueError(
                 f"the loss is {mean.item()} at step {number} (ids {', '.join(map(str, ids[:8].tolist()))}"
                 f"{' …' if len(ids) > 8 else ''}): try a lower learning rate"
             )
+        self.descend(mean)
+        return Seen.of(first_rows(terms, len(plan.rows)), y[: len(plan.rows)], self.data.k), mean.item()
+
+    def descend(self, loss: Tensor) -> None:
+        """Move the weights against the gradient of the loss, added up over all processes."""
         self.optimiser.zero_grad()
-        mean.backward()  # type: ignore[no-untyped-call]
+        loss.backward()  # type: ignore[no-untyped-call]
         self.ranks.sum_([p.grad for p in self.model.parameters() if p.grad is not None])
         self.optimiser.step()
         clip_gates(self.model)
         self.ranks.average_statistics(self.model)
-        return Seen.of(first_rows(terms, len(piece.rows)), y[: len(piece.rows)], self.data.k), mean.item()
 
     def craft(self, objective: Objective, x: Tensor, y: Tensor, noise: Noise) -> Any:
+        """What the objective needs besides the batch, with the network in the mode that the recipe crafts in."""
         if objective.attack is None or self.training.craft == "train":
             return objective.craft(self.model, x, y, noise)
-        if self.twin is not None:
-            self.twin.refresh()
-            return objective.craft(self.twin.model, x, y, noise)
+        if self.prepared is not None:
+            self.prepared.refresh()
+            return objective.craft(self.prepared.model, x, y, noise)
         with inference(self.model):
             return objective.craft(self.model, x, y, noise)
 
-    def prepared(self) -> Prepared | None:
+    def prepare_copy(self) -> Prepared | None:
         """A copy of the network for attacks, in a faster form, which follows the weights; None to use it itself."""
         attacks = self.training.objective.attack is not None or self.valid is not None
         if not attacks or self.form == ORIGINAL or not isinstance(self.model, Classifier):
@@ -258,33 +261,36 @@ class Loop:
         made = prepare(self.model, some, self.form)
         return None if made.form == ORIGINAL else made
 
-    def validated(self) -> Seen | None:
-        return None if self.valid is None else self.look(self.valid)
+    def validate(self) -> Seen | None:
+        """What the present weights do on the validation images; None without any."""
+        return None if self.valid is None else self.measure(self.valid)
 
-    def look(self, data: Dataset) -> Seen:
+    def measure(self, data: Dataset) -> Seen:
+        """What the present weights do on some images, under the validation's attack."""
         training = self.training
-        if self.twin is not None:
-            self.twin.refresh()
+        if self.prepared is not None:
+            self.prepared.refresh()
         losses = any(policy.needs_validation_loss for policy in training.policies)
-        return measured(
+        return measure_classes(
             self.model,
             data,
             training.validation.attack_for(training.objective),
             seed=training.seed,
             device=self.device,
-            crafted_on=None if self.twin is None else self.twin.model,
+            crafted_on=None if self.prepared is None else self.prepared.model,
             losses_of=training.objective if losses else None,
             ranks=self.ranks,
         )
 
     def move_average(self, progress: float, tails: tuple[float, ...]) -> None:
+        """Let the average of the weights follow them, as far as the averaging says."""
         assert self.training.averaging is not None
         share = self.training.averaging.share(self.averaged, progress, tails)
         if share is None:
             return
         present = self.model.state_dict()
         if self.average is None:
-            self.average = {name: value.clone() for name, value in present.items()}
+            self.average = clone_weights(present)
         else:
             for name, value in self.average.items():
                 if value.is_floating_point():
@@ -292,17 +298,6 @@ class Loop:
                 else:
                     value.copy_(present[name])
         self.averaged += 1
-
-    @contextmanager
-    def weights(self, held: Mapping[str, Tensor]) -> Iterator[None]:
-        """Other weights inside; the training's own on leaving."""
-        own = {name: value.clone() for name, value in self.model.state_dict().items()}
-        self.model.load_state_dict(held)
-        try:
-            yield
-        finally:
-            self.model.load_state_dict(own)
-            self.model.train()
 
     @torch.no_grad()
     def measure_statistics(self) -> None:
@@ -317,7 +312,8 @@ class Loop:
         for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum
 
-    def cast(self) -> AbstractContextManager[None]:
+    def autocast(self) -> AbstractContextManager[None]:
+        """Computation in the recipe's precision."""
         half = self.training.precision == "bfloat16"
         return torch.autocast(torch.device(self.device).type, dtype=torch.bfloat16, enabled=half)
 
@@ -325,12 +321,27 @@ class Loop:
         return copy.deepcopy(self.optimiser.state_dict())
 
 
+@contextmanager
+def temporary_weights(model: nn.Module, weights: Mapping[str, Tensor] | None) -> Iterator[None]:
+    """Other weights inside, the model's own on leaving; None changes nothing."""
+    if weights is None:
+        yield
+        return
+    own = {name: value.clone() for name, value in model.state_dict().items()}
+    model.load_state_dict(weights)
+    try:
+        yield
+    finally:
+        model.load_state_dict(own)
+
+
 def keeps_running_mean(module: nn.Module) -> bool:
     """Whether a layer follows the mean of its inputs by a momentum, as BatchNorm does and layers written after it."""
     return "momentum" in vars(module) and any(name == "running_mean" for name, _ in module.named_buffers(recurse=False))
 
 
-def clone(weights: Mapping[str, Tensor] | None) -> dict[str, Tensor] | None:
+def clone_weights(weights: Mapping[str, Tensor] | None) -> dict[str, Tensor] | None:
+    """A copy that does not follow the original."""
     return None if weights is None else {name: value.clone() for name, value in weights.items()}
 
 

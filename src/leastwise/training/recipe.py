@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -15,12 +15,11 @@ from leastwise.data.dataset import Dataset
 from leastwise.models.zoo.layers import gate_parameters
 from leastwise.training.averaging import Averaging
 from leastwise.training.awp import AWP
-from leastwise.training.base import Craft, Epoch, Objective, Policy, Seen
+from leastwise.training.base import Epoch, Objective, Policy, Seen
+from leastwise.training.choices import CraftMode, Precision, SelectionRule
 from leastwise.training.methods.standard import Standard
 from leastwise.training.schedules import OneCycle, Schedule
 
-Rule = Literal["sum", "average", "worst", "last"]
-Precision = Literal["full", "bfloat16"]
 MOST_IMAGES = 100  # of a class, for validation: 2 % of CIFAR-10 (CFA)
 GATE_RATE = 10.0  # times the learning rate, for the gates of batch-instance normalisation (Nam and Kim's code)
 
@@ -43,7 +42,8 @@ class SGD(Optimiser):
 
     def make(self, model: nn.Module, rate: float) -> torch.optim.Optimizer:
         nesterov = self.nesterov and self.momentum > 0
-        return torch.optim.SGD(groups(model, self.weight_decay), lr=rate, momentum=self.momentum, nesterov=nesterov)
+        groups = parameter_groups(model, self.weight_decay)
+        return torch.optim.SGD(groups, lr=rate, momentum=self.momentum, nesterov=nesterov)
 
 
 @dataclass(frozen=True)
@@ -57,19 +57,19 @@ class Adam(Optimiser):
     weight_decay: float = 5e-4
 
     def make(self, model: nn.Module, rate: float) -> torch.optim.Optimizer:
-        return torch.optim.AdamW(groups(model, self.weight_decay), lr=rate, betas=(self.beta1, self.beta2))
+        return torch.optim.AdamW(parameter_groups(model, self.weight_decay), lr=rate, betas=(self.beta1, self.beta2))
 
 
 OPTIMISERS: dict[str, Optimiser] = {"sgd": SGD(nesterov=False), "nesterov": SGD(), "adam": Adam()}
 
 
-def optimiser(name: str) -> Optimiser:
+def find_optimiser(name: str) -> Optimiser:
     if name not in OPTIMISERS:
         raise ValueError(f"there is no optimiser {name!r}: choose {', '.join(OPTIMISERS)}")
     return OPTIMISERS[name]
 
 
-def groups(model: nn.Module, decay: float) -> list[dict[str, object]]:
+def parameter_groups(model: nn.Module, decay: float) -> list[dict[str, object]]:
     """Weights, and the gates of batch-instance normalisation: ten times the rate, no decay."""
     gates = gate_parameters(model)
     special = {id(gate) for gate in gates}
@@ -90,7 +90,7 @@ class Validation:
     recipe_name: ClassVar[str] = "Validation"
 
     per_class: int | None = 0  # None: a tenth of the smallest class, at most 100
-    rule: Rule = "sum"
+    rule: SelectionRule = "sum"
     every: int = 1  # epochs
     attack: PGD | None = None
     on_test: bool = False
@@ -113,14 +113,14 @@ class Validation:
         return PGD(ball, CE(), ball.eps / 4, 10, Uniform())
 
 
-def score(rule: Rule, seen: Epoch) -> float | None:
+def score_epoch(rule: SelectionRule, seen: Epoch) -> float | None:
     """How good the weights after an epoch are by a rule; higher is better. None if it was not validated."""
     if rule == "last":
         return float(seen.number)
-    return None if seen.chosen_by is None else validated(rule, seen.chosen_by)
+    return None if seen.chosen_by is None else score_counts(rule, seen.chosen_by)
 
 
-def validated(rule: Rule, seen: Seen) -> float:
+def score_counts(rule: SelectionRule, seen: Seen) -> float:
     tally = seen.attacked
     worst = min(a for a in tally.accuracy.tolist() if a == a)
     return {"average": tally.overall, "worst": worst, "sum": tally.overall + worst}[rule]
@@ -143,7 +143,7 @@ class Training:
     averaging: Averaging | None = None
     awp: AWP | None = None
     validation: Validation = Validation()
-    craft: Craft = "eval"  # "train": attack iterates move BatchNorm's statistics, as in CFA's AT and Rice et al.
+    craft: CraftMode = "eval"  # "train": attack iterates move BatchNorm's statistics, as in CFA's AT and Rice et al.
     precision: Precision = "full"
     extra_share: float = 0.5  # of each batch, from pseudo-labelled data where there is some
     test_at: tuple[int, ...] = ()  # epochs after which the test set is looked at too, for the record only

@@ -53,7 +53,7 @@ POLICIES: dict[str, NamedPolicy] = {
 MAIN = "method"  # the part that settings without a name in front belong to
 
 
-def method(name: str) -> Method:
+def find_method(name: str) -> Method:
     if name in POLICIES:
         raise ValueError(f"{name} treats classes differently within a method: write `train trades --fair {name}`")
     if name in AVERAGINGS:
@@ -63,25 +63,25 @@ def method(name: str) -> Method:
     return METHODS[name]
 
 
-def policy(name: str) -> Policy:
+def find_policy(name: str) -> Policy:
     if name not in POLICIES:
         raise ValueError(f"there is no class-wise policy {name!r}: {did_you_mean(name, POLICIES)}")
     return POLICIES[name].policy
 
 
-def defaults(value: Any) -> str:
+def settings_text(value: Any) -> str:
     """The settings of a method that are its own, as `--set` takes them."""
     own = {f.name: getattr(value, f.name) for f in fields(value) if f.name != "attack"}
-    return " ".join(f"{name}={shown(held)}" for name, held in own.items())
+    return " ".join(f"{name}={value_text(held)}" for name, held in own.items())
 
 
-def shown(value: Any) -> str:
+def value_text(value: Any) -> str:
     if isinstance(value, tuple):
-        return ",".join(map(shown, value))
+        return ",".join(map(value_text, value))
     return f"{value:.4g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def changed(parts: Mapping[str, Any], assignments: tuple[str, ...]) -> dict[str, Any]:
+def apply_settings(parts: Mapping[str, Any], assignments: tuple[str, ...]) -> dict[str, Any]:
     """The parts of a recipe, by name, with the settings in; a mistake is answered with the nearest right name."""
     result = dict(parts)
     for text in assignments:
@@ -90,13 +90,13 @@ def changed(parts: Mapping[str, Any], assignments: tuple[str, ...]) -> dict[str,
             raise ValueError(f"a setting is written NAME=VALUE, such as beta=4, but saw {text!r}")
         first, dot, rest = name.partition(".")
         if dot and first in result:
-            result[first] = put(result[first], rest, value, name)
+            result[first] = set_field(result[first], rest, value, name)
         else:
-            result[MAIN] = put(result[MAIN], name, value, name, others(result))
+            result[MAIN] = set_field(result[MAIN], name, value, name, other_settings(result))
     return result
 
 
-def others(parts: Mapping[str, Any]) -> list[str]:
+def other_settings(parts: Mapping[str, Any]) -> list[str]:
     return [f"{name}.{f.name}" for name, part in parts.items() if name != MAIN for f in own_fields(part)]
 
 
@@ -104,7 +104,7 @@ def own_fields(value: Any) -> list[Any]:
     return list(fields(value)) if is_dataclass(value) else []
 
 
-def put(value: Any, path: str, text: str, name: str, elsewhere: list[str] | None = None) -> Any:
+def set_field(value: Any, path: str, text: str, name: str, elsewhere: list[str] | None = None) -> Any:
     """The value with one field, possibly of a part of it, replaced."""
     first, _, rest = path.partition(".")
     known = [f.name for f in own_fields(value)]
@@ -115,24 +115,24 @@ def put(value: Any, path: str, text: str, name: str, elsewhere: list[str] | None
         )
     old = getattr(value, first)
     if rest:
-        return replace(value, **{first: put(old, rest, text, name)})
+        return replace(value, **{first: set_field(old, rest, text, name)})
     if is_dataclass(old):
         raise ValueError(f"{name} has settings of its own: write {name}.{own_fields(old)[0].name}=… or the like")
-    return replace(value, **{first: parsed(get_type_hints(type(value))[first], text, name)})
+    return replace(value, **{first: parse_value(get_type_hints(type(value))[first], text, name)})
 
 
-def parsed(kind: Any, text: str, name: str) -> Any:
+def parse_value(kind: Any, text: str, name: str) -> Any:
     """The text as a value of a field's type."""
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
-        return parsed_union(get_args(kind), text, name)
+        return parse_union(get_args(kind), text, name)
     if origin is Literal:
         if text not in get_args(kind):
             raise ValueError(f"{name} must be {' or '.join(map(str, get_args(kind)))}, but saw {text!r}")
         return text
     if origin is tuple:
         (each, *_) = get_args(kind)
-        return tuple(parsed(each, part, name) for part in text.split(",")) if text != "none" else ()
+        return tuple(parse_value(each, part, name) for part in text.split(",")) if text != "none" else ()
     if kind is bool:
         if text.lower() not in ("true", "false"):
             raise ValueError(f"{name} must be true or false, but saw {text!r}")
@@ -149,10 +149,10 @@ def parsed(kind: Any, text: str, name: str) -> Any:
     raise ValueError(f"{name} cannot be set with text: write the recipe in Python")
 
 
-def parsed_union(kinds: tuple[Any, ...], text: str, name: str) -> Any:
+def parse_union(kinds: tuple[Any, ...], text: str, name: str) -> Any:
     """None is written `none`; commas make a tuple where one is allowed."""
     if type(None) in kinds and text.lower() == "none":
         return None
     several = [kind for kind in kinds if get_origin(kind) is tuple]
     plain = [kind for kind in kinds if kind in (int, float, str, bool)]
-    return parsed(several[0] if several and "," in text else (plain or list(kinds))[0], text, name)
+    return parse_value(several[0] if several and "," in text else (plain or list(kinds))[0], text, name)

@@ -21,14 +21,15 @@ import torch
 from leastwise.core.counts import Tally
 from leastwise.core.files import write_atomic, write_json
 from leastwise.core.json_values import with_nulls
+from leastwise.core.recipe import name_of_type
 from leastwise.data.dataset import Dataset
 from leastwise.models.classifier import Classifier
 from leastwise.models.fast.prepare import Form
 from leastwise.models.load.checkpoint import load_checkpoint, read_torch, save_checkpoint, write_torch
 from leastwise.training.base import Epoch, Seen
 from leastwise.training.distributed import ALONE, Ranks
-from leastwise.training.loop import FOLDED, Snapshot, Step, fit
-from leastwise.training.recipe import Training, score
+from leastwise.training.loop import FOLDED, Snapshot, StepProgress, fit, temporary_weights
+from leastwise.training.recipe import Training, score_epoch
 
 MODEL, BEST, LAST, RESUME, EPOCHS = "model.pt", "best.pt", "last.pt", "resume.pt", "epochs.jsonl"
 WEIGHTS = "model.safetensors"  # in the place of the model and the last epoch, where results are to be small
@@ -37,8 +38,8 @@ FILES = (MODEL, WEIGHTS, BEST, LAST, RESUME, EPOCHS, MANIFEST)  # that a trainin
 SAVE_EVERY = 600.0  # seconds between snapshots within an epoch
 ON_TEST = "the best epoch was chosen on the test set: its test accuracy is too good"
 
-Watch = Callable[[Step | Epoch], None]
-Look = Callable[[Classifier], Any]  # measures a network; the answer is JSON
+TrainingCallback = Callable[[StepProgress | Epoch], None]
+NetworkMeasure = Callable[[Classifier], Any]  # measures a network; the answer is JSON
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -56,14 +57,14 @@ class Course:
     valid: Dataset | None = None
     test: Dataset | None = None
     extra: Dataset | None = None
-    looks: Mapping[str, Look] = field(default_factory=dict)  # after every epoch, into its line, under their names
+    looks: Mapping[str, NetworkMeasure] = field(default_factory=dict)  # taken after every epoch, into its line
     result: str = MODEL
 
-    def run(self, watch: Watch) -> None:
-        form = self.settled()
-        after, best = self.restored()
-        lines = self.lines(after)
-        with stopping() as stop:
+    def run(self, watch: TrainingCallback) -> None:
+        form = self.apply_manifest()
+        after, best = self.restore()
+        lines = self.read_lines(after)
+        with defer_interrupts() as stop:
             saved = time.monotonic()
 
             def pause() -> bool:
@@ -74,11 +75,11 @@ class Course:
                 test=self.test, extra=self.extra, form=form, ranks=self.ranks, pause=pause,
             ):  # fmt: skip
                 if now.whole and now.seen is not None:
-                    line = epoch_line(now.seen, self.training) | self.looked(now)
+                    line = epoch_line(now.seen, self.training) | self.measure_network(now)
                     lines.append(json.dumps(line, allow_nan=False))
-                    best = self.better(now, best)
+                    best = self.save_if_best(now, best)
                     self.write(EPOCHS, ("\n".join(lines) + "\n").encode())
-                self.keep(now, best)
+                self.save_snapshot(now, best)
                 saved = time.monotonic()
                 if now.whole and now.seen is not None:
                     watch(now.seen)
@@ -86,7 +87,7 @@ class Course:
                     raise KeyboardInterrupt
         self.finish(now if after is None or after.finished < self.training.epochs else after, best)
 
-    def settled(self) -> Form:
+    def apply_manifest(self) -> Form:
         """The choices that are no part of the recipe: made once, written down, and used again; others are refused."""
         wanted = {"threads": self.threads, "form": self.form and asdict(self.form), "processes": self.ranks.size}
         try:
@@ -105,69 +106,61 @@ class Course:
         for name, value in wanted.items():
             if value and value != kept[name]:
                 raise ValueError(
-                    f"this training began with {name} {shown(kept[name])} and would not end with the same weights "
-                    f"with {shown(value)}: leave the setting as it was, or start anew with --fresh"
+                    f"this training began with {name} {setting_text(kept[name])} and would not end with the same "
+                    f"weights with {setting_text(value)}: leave the setting as it was, or start anew with --fresh"
                 )
         torch.set_num_threads(kept["threads"])
         return Form(**kept["form"])
 
-    def keep(self, now: Snapshot, best: float | None) -> None:
+    def save_snapshot(self, now: Snapshot, best: float | None) -> None:
+        """Write where the training stands, and its weights, in one piece."""
         if self.ranks.first:
-            write_torch(self.folder / RESUME, plain(now) | {"weights": self.model.state_dict(), "best": best})
+            content = snapshot_content(now) | {"weights": self.model.state_dict(), "best": best}
+            write_torch(self.folder / RESUME, content)
         self.ranks.wait()
 
-    def restored(self) -> tuple[Snapshot | None, float | None]:
+    def restore(self) -> tuple[Snapshot | None, float | None]:
         """Put the weights back into the model; where the training stood, if it had begun, and the best score."""
         path = self.folder / RESUME
         if not path.is_file():
             return None, None
         content = read_torch(path)
         self.model.load_state_dict(content["weights"])
-        return snapshot(content), content["best"]
+        return snapshot_from_content(content), content["best"]
 
-    def lines(self, after: Snapshot | None) -> list[str]:
+    def read_lines(self, after: Snapshot | None) -> list[str]:
+        """The lines of the epochs that are finished."""
         path = self.folder / EPOCHS
         return path.read_text().splitlines()[: after.finished] if after is not None and after.finished else []
 
-    def better(self, now: Snapshot, best: float | None) -> float | None:
+    def save_if_best(self, now: Snapshot, best: float | None) -> float | None:
         """Keep the weights of this epoch if none was better by the rule; the new best score."""
         assert now.seen is not None
-        value = score(self.training.validation.rule, now.seen)
+        value = score_epoch(self.training.validation.rule, now.seen)
         if value is None or (best is not None and value <= best) or self.training.validation.rule == "last":
             return best
-        self.save(BEST, now)
+        self.save_network(BEST, now)
         return value
 
-    def looked(self, now: Snapshot) -> dict[str, Any]:
+    def measure_network(self, now: Snapshot) -> dict[str, Any]:
+        """What the caller wants to know of the network after every epoch."""
         if not self.looks or not self.ranks.first:
             return {}
-        with self.counting(now):
+        with temporary_weights(self.model, now.average):
             return {"looks": {name: look(self.model) for name, look in self.looks.items()}}
 
-    def save(self, name: str, now: Snapshot) -> None:
+    def save_network(self, name: str, now: Snapshot) -> None:
+        """Write a checkpoint of the weights that count: the averaged ones, where there are any."""
         if not self.ranks.first:
             return
         notes = (ON_TEST,) if self.training.validation.on_test and name != LAST else ()
-        with self.counting(now):
+        with temporary_weights(self.model, now.average):
             save_checkpoint(self.folder / name, self.model, self.data.shape, self.data.names, notes)
-
-    @contextmanager
-    def counting(self, now: Snapshot) -> Iterator[None]:
-        """The weights that count are in the model: the averaged ones, where there are any."""
-        if now.average is None:
-            yield
-            return
-        own = {key: value.clone() for key, value in self.model.state_dict().items()}
-        self.model.load_state_dict(now.average)
-        try:
-            yield
-        finally:
-            self.model.load_state_dict(own)
 
     def finish(self, now: Snapshot, best: float | None) -> None:
         """The model is the best epoch's where epochs were compared, else the last one's; written last."""
         if self.ranks.first:
-            self.save(LAST, now)
+            self.save_network(LAST, now)
             chosen = self.folder / (LAST if best is None else BEST)
             if self.result == MODEL:
                 write_atomic(self.folder / MODEL, chosen.read_bytes())
@@ -184,7 +177,7 @@ class Course:
 
 
 @contextmanager
-def stopping() -> Iterator[threading.Event]:
+def defer_interrupts() -> Iterator[threading.Event]:
     """Ctrl-C, or a polite request to end, waits for the step to be finished; a second Ctrl-C does not."""
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -204,7 +197,7 @@ def stopping() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def plain(now: Snapshot) -> dict[str, Any]:
+def snapshot_content(now: Snapshot) -> dict[str, Any]:
     """A snapshot as tensors and plain values; what the last epoch saw is in `epochs.jsonl`."""
     held = {name: getattr(now, name) for name in ("finished", "batch", "optimiser", "averaged")}
     return held | {
@@ -215,7 +208,7 @@ def plain(now: Snapshot) -> dict[str, Any]:
     }
 
 
-def snapshot(content: Mapping[str, Any]) -> Snapshot:
+def snapshot_from_content(content: Mapping[str, Any]) -> Snapshot:
     held = {name: content[name] for name in ("finished", "batch", "optimiser", "averaged", "average")}
     return Snapshot(
         seen=None,
@@ -228,14 +221,14 @@ def snapshot(content: Mapping[str, Any]) -> Snapshot:
 
 def epoch_line(seen: Epoch, training: Training) -> dict[str, Any]:
     """One line of `epochs.jsonl`: counts by class, and what the policies had set during the epoch."""
-    line: dict[str, Any] = {"epoch": seen.number, "loss": seen.loss, "rate": seen.rate} | about(seen.train)
+    line: dict[str, Any] = {"epoch": seen.number, "loss": seen.loss, "rate": seen.rate} | counts_by_class(seen.train)
     for name in ("valid", "averaged", "test"):
         part: Seen | None = getattr(seen, name)
         if part is not None:
-            line[name] = about(part)
+            line[name] = counts_by_class(part)
     if training.policies:
         line["policies"] = [
-            {"policy": type(policy).__name__} | {name: with_nulls((value).tolist()) for name, value in state.items()}
+            {"policy": name_of_type(type(policy))} | {name: with_nulls(value.tolist()) for name, value in state.items()}
             for policy, state in zip(training.policies, seen.states, strict=True)
         ]
     if training.validation.on_test:
@@ -243,7 +236,7 @@ def epoch_line(seen: Epoch, training: Training) -> dict[str, Any]:
     return line
 
 
-def about(seen: Seen) -> dict[str, Any]:
+def counts_by_class(seen: Seen) -> dict[str, Any]:
     def counts(tally: Tally) -> dict[str, list[int]]:
         return {"n": tally.n.tolist(), "correct": tally.correct.tolist()}
 
@@ -254,7 +247,7 @@ def about(seen: Seen) -> dict[str, Any]:
     }
 
 
-def shown(value: Any) -> str:
+def setting_text(value: Any) -> str:
     if isinstance(value, dict):
         return str(Form(**value))
     return str(value)

@@ -148,7 +148,7 @@ SCHEDULES: dict[str, Schedule] = {
 }
 
 
-def schedule(name: str) -> Schedule:
+def find_schedule(name: str) -> Schedule:
     if name not in SCHEDULES:
         raise ValueError(f"there is no schedule {name!r}: choose {', '.join(SCHEDULES)}")
     return SCHEDULES[name]

@@ -1,6 +1,4 @@
-"""What a network does on images that it is not trained on."""
-
-from collections.abc import Callable
+"""What a network does on images that it is not trained on, class by class."""
 
 import numpy as np
 import torch
@@ -18,7 +16,7 @@ from leastwise.training.distributed import ALONE, Ranks
 BATCH = 250
 
 
-def measured(
+def measure_classes(
     model: nn.Module,
     data: Dataset,
     attack: PGD | None,
@@ -28,7 +26,6 @@ def measured(
     crafted_on: nn.Module | None = None,
     losses_of: Objective | None = None,
     ranks: Ranks = ALONE,
-    heard: Callable[[], None] = lambda: None,
 ) -> Seen:
     """Counts by class, clean and under attack; losses are cross-entropies, or those of a method in evaluation mode.
 
@@ -36,33 +33,27 @@ def measured(
     """
     total = Seen.empty(data.k)
     dtype = next(model.parameters()).dtype
+    target = crafted_on or model
     with inference(model):
         for positions in np.array_split(np.arange(len(data)), -(-len(data) // BATCH)):
-            x, y, ids = Batch(*(part.to(device) for part in data.batch(ranks.mine(positions))))
-            if len(y):
-                noise = Noise(seed, ids, "/valid")
-                terms = asked(model, x.to(dtype), y, noise, attack, crafted_on or model)
-                if losses_of is not None:
-                    terms = with_losses(terms, losses_of, model, crafted_on or model, x.to(dtype), y, noise)
-                total = total + Seen.of(terms, y, data.k)
-            heard()
+            x, y, ids = Batch(*(part.to(device) for part in data.batch(ranks.own_part(positions))))
+            if len(y) == 0:
+                continue
+            x, noise = x.to(dtype), Noise(seed, ids, "/valid")
+            terms = ask_clean_and_attacked(model, x, y, None if attack is None else attack.perturb(target, x, y, noise))
+            if losses_of is not None:
+                crafted = losses_of.craft(target, x, y, noise.fork("loss"))
+                with torch.no_grad():
+                    terms = terms._replace(label=losses_of.loss(model, x, y, crafted).per_example)
+            total = total + Seen.of(terms, y, data.k)
     return ranks.total(total)
 
 
-def asked(model: nn.Module, x: Images, y: Labels, noise: Noise, attack: PGD | None, crafted_on: nn.Module) -> Terms:
+def ask_clean_and_attacked(model: nn.Module, x: Images, y: Labels, x_adv: Images | None) -> Terms:
+    """The model's logits with their cross-entropies: those under attack where there is one, else the clean ones."""
     with torch.no_grad():
         clean = model(x)
-    if attack is None:
-        return Terms(ce(clean, y), clean)
-    x_adv = attack.perturb(crafted_on, x, y, noise)
-    with torch.no_grad():
+        if x_adv is None:
+            return Terms(ce(clean, y), clean)
         adversarial = model(x_adv)
     return Terms(ce(adversarial, y), clean, adversarial)
-
-
-def with_losses(
-    terms: Terms, objective: Objective, model: nn.Module, crafted_on: nn.Module, x: Images, y: Labels, noise: Noise
-) -> Terms:
-    crafted = objective.craft(crafted_on, x, y, noise.fork("loss"))
-    with torch.no_grad():
-        return terms._replace(label=objective.loss(model, x, y, crafted).per_example)

@@ -24,7 +24,7 @@ from leastwise.report.terminal.screen import say
 from leastwise.report.text import percent
 from leastwise.statistics.race import Round
 from leastwise.training.base import Epoch, Seen
-from leastwise.training.loop import Step
+from leastwise.training.loop import StepProgress
 
 LINE_EVERY = 5.0  # seconds between plain lines
 WARM_UP = 2.0  # seconds before the time left is worth saying
@@ -51,7 +51,7 @@ def progress(console: Console, label: str, names: Sequence[str]) -> Iterator[Cal
                     say(console, f"{label}: {plan}")
             elif isinstance(event, Round):
                 pass  # a race is shown by `racing`: nobody knows how long it takes
-            elif isinstance(event, Step):
+            elif isinstance(event, StepProgress):
                 show(event.fraction, f"epoch {event.epoch}")
             elif isinstance(event, Meanwhile):
                 show(event.fraction, event.condition)

@@ -46,9 +46,9 @@ class BAT(Objective):
                     z = model(here)
             new = (since < 0) & (z.argmax(dim=1) != y)
             right = (since < 0) & ~new
-            last_right = torch.where(column(right), here, torch.where(column(new), previous, last_right))
+            last_right = torch.where(as_column(right), here, torch.where(as_column(new), previous, last_right))
             since = torch.where(new | (since >= 0), since + 1, since)
-            after = torch.where(column(right | (since <= self.patience) & (since >= 0)), here, after)
+            after = torch.where(as_column(right | (since <= self.patience) & (since >= 0)), here, after)
             previous = here
         return last_right, after
 
@@ -63,7 +63,7 @@ def above_uniform(z: Logits) -> PerExample:
     return math.log(z.shape[1]) - entropy(z)
 
 
-def column(mask: torch.Tensor) -> torch.Tensor:
+def as_column(mask: torch.Tensor) -> torch.Tensor:
     return mask[:, None, None, None]
 
 

@@ -17,7 +17,7 @@ from leastwise.training.entries import Method, ce_attack, kl_attack
 ROUNDING = 1e-3
 
 
-class Times(nn.Module):
+class ScaledModel(nn.Module):
     """s · f(x), for attacks on what the loss sees."""
 
     def __init__(self, model: nn.Module, scale: float) -> None:
@@ -48,13 +48,13 @@ class HE(Objective):
             raise ValueError("TRADES-HE climbs the KL divergence: give its attack goal=KL()")
 
     def craft(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Images:
-        return self.attack.perturb(Times(model, self.scale), x, y, noise)
+        return self.attack.perturb(ScaledModel(model, self.scale), x, y, noise)
 
     def loss(self, model: nn.Module, x: Images, y: Labels, crafted: Images) -> Terms:
         if not self.beta:
-            z = cosines(model(crafted))
+            z = check_cosines(model(crafted))
             return Terms(margin_ce(z, y, self.scale, self.margin), adversarial=self.scale * z)
-        clean, adversarial = cosines(model(x)), cosines(model(crafted))
+        clean, adversarial = check_cosines(model(x)), check_cosines(model(crafted))
         label = margin_ce(clean, y, self.scale, self.margin)
         clean, adversarial = self.scale * clean, self.scale * adversarial
         return Terms(label, clean, adversarial, kl(clean, adversarial), self.beta)
@@ -66,7 +66,7 @@ def margin_ce(cosine: Logits, y: Labels, scale: float, margin: float) -> PerExam
     return ce(scale * (cosine - off), y)
 
 
-def cosines(z: Logits) -> Logits:
+def check_cosines(z: Logits) -> Logits:
     largest = float(z.detach().abs().max())
     if largest > 1 + ROUNDING:
         raise ValueError(

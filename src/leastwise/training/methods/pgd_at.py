@@ -13,7 +13,7 @@ from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels
 from leastwise.training.base import Objective, Terms
 from leastwise.training.entries import Method, ce_attack
-from leastwise.training.methods.standard import bonus, check_smoothing, label_loss
+from leastwise.training.methods.standard import check_smoothing, entropy_bonus, label_loss
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class PGDAT(Objective):
 
     def loss(self, model: nn.Module, x: Images, y: Labels, crafted: Images) -> Terms:
         z = model(crafted)
-        return Terms(label_loss(z, y, self.smoothing, self.convention) - bonus(self.entropy, z), adversarial=z)
+        return Terms(label_loss(z, y, self.smoothing, self.convention) - entropy_bonus(self.entropy, z), adversarial=z)
 
 
 def fast_attack(ball: Ball) -> PGD:

@@ -30,7 +30,7 @@ class SingleClassAT(Objective):
 
     def craft(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Images:
         chosen = torch.isin(y, torch.tensor(self.classes, dtype=y.dtype, device=y.device))
-        return some_attacked(self.attack, model, x, y, noise, chosen)
+        return attack_some(self.attack, model, x, y, noise, chosen)
 
     def loss(self, model: nn.Module, x: Images, y: Labels, crafted: Images) -> Terms:
         z = model(crafted)
@@ -51,14 +51,14 @@ class TargetedAT(Objective):
 
     def craft(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Images:
         attack = replace(self.attack, goal=Toward(self.target))
-        return some_attacked(attack, model, x, y, noise, y != self.target)
+        return attack_some(attack, model, x, y, noise, y != self.target)
 
     def loss(self, model: nn.Module, x: Images, y: Labels, crafted: Images) -> Terms:
         z = model(crafted)
         return Terms(ce(z, y), adversarial=z)
 
 
-def some_attacked(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise, chosen: Mask) -> Images:
+def attack_some(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise, chosen: Mask) -> Images:
     """The batch with the chosen examples attacked; the others cost nothing."""
     rows = chosen.nonzero().squeeze(1)
     if len(rows) == 0:

@@ -34,7 +34,7 @@ class Standard(Objective):
 
     def loss(self, model: nn.Module, x: Images, y: Labels, crafted: None) -> Terms:
         z = model(x)
-        return Terms(label_loss(z, y, self.smoothing, self.convention) - bonus(self.entropy, z), clean=z)
+        return Terms(label_loss(z, y, self.smoothing, self.convention) - entropy_bonus(self.entropy, z), clean=z)
 
 
 def label_loss(z: Logits, y: Labels, smoothing: float, convention: SmoothingConvention) -> PerExample:
@@ -42,7 +42,7 @@ def label_loss(z: Logits, y: Labels, smoothing: float, convention: SmoothingConv
     return soft_ce(z, smooth(y, z.shape[1], smoothing, convention, z.dtype)) if smoothing else ce(z, y)
 
 
-def bonus(weight: float, z: Logits) -> PerExample | float:
+def entropy_bonus(weight: float, z: Logits) -> PerExample | float:
     """weight · H(p)."""
     return weight * entropy(z) if weight else 0.0
 

@@ -13,7 +13,7 @@ from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, PerExample
 from leastwise.training.base import Objective, Terms
 from leastwise.training.entries import Method, kl_attack
-from leastwise.training.methods.standard import bonus, check_smoothing, label_loss
+from leastwise.training.methods.standard import check_smoothing, entropy_bonus, label_loss
 
 KL_PGD = PGD(goal=KL(), start=Gaussian(0.001))
 
@@ -50,12 +50,12 @@ class TRADES(Objective):
             with torch.no_grad():
                 model(x)
         clean, adversarial = model(x), model(crafted)
-        label = label_loss(clean, y, self.smoothing, self.convention) - bonus(self.entropy, clean)
-        beta = of_class(self.beta, y, clean.shape[1], clean.dtype)
+        label = label_loss(clean, y, self.smoothing, self.convention) - entropy_bonus(self.entropy, clean)
+        beta = beta_of_class(self.beta, y, clean.shape[1], clean.dtype)
         return Terms(label, clean, adversarial, kl(clean, adversarial), beta)
 
 
-def of_class(value: float | tuple[float, ...], y: Labels, k: int, dtype: torch.dtype) -> float | PerExample:
+def beta_of_class(value: float | tuple[float, ...], y: Labels, k: int, dtype: torch.dtype) -> float | PerExample:
     """The number itself, or the one of each example's class."""
     if not isinstance(value, tuple):
         return value

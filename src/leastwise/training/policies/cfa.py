@@ -7,7 +7,7 @@ import torch
 
 from leastwise.attacks.pgd import PGD
 from leastwise.core.types import Counts, Labels
-from leastwise.training.base import Epoch, Policy, State, Terms, per_example, scale_attack
+from leastwise.training.base import Epoch, Policy, PolicyState, Terms, per_example, scale_attack
 from leastwise.training.entries import NamedPolicy
 
 
@@ -29,23 +29,23 @@ class CFA(Policy):
     margin: bool = True  # CCM
     regularisation: bool = True  # CCR
 
-    def init(self, n: Counts) -> State:
+    def init(self, n: Counts) -> PolicyState:
         ones = torch.ones(len(n), dtype=torch.float64)
         return {"radius": ones, "beta": ones}
 
-    def radii(self, attack: PGD, y: Labels, s: State) -> PGD:
+    def radii(self, attack: PGD, y: Labels, s: PolicyState) -> PGD:
         if not self.margin:
             return attack
         return scale_attack(attack, s["radius"].to(y.device)[y])
 
-    def terms(self, terms: Terms, y: Labels, s: State) -> Terms:
+    def terms(self, terms: Terms, y: Labels, s: PolicyState) -> Terms:
         if terms.divergence is None or not self.regularisation:
             return terms
         factor = per_example(s["beta"], y, terms.label)
         beta = factor * terms.beta
-        return terms.weighted(1 / (1 + beta), factor / (1 + beta))
+        return terms.weigh(1 / (1 + beta), factor / (1 + beta))
 
-    def update(self, s: State, seen: Epoch) -> State:
+    def update(self, s: PolicyState, seen: Epoch) -> PolicyState:
         if seen.number < self.begin:
             return s
         t = seen.train.attacked.accuracy

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 
 from leastwise.core.types import Counts, PerClass
-from leastwise.training.base import Epoch, Policy, State
+from leastwise.training.base import Epoch, Policy, PolicyState
 from leastwise.training.entries import NamedPolicy
 
 
@@ -29,15 +29,15 @@ class CFOL(Policy):
         if not 0 <= self.gamma <= 1:
             raise ValueError(f"gamma is the share of uniform draws, between 0 and 1, but saw {self.gamma}")
 
-    def init(self, n: Counts) -> State:
+    def init(self, n: Counts) -> PolicyState:
         return {"error": torch.zeros(len(n), dtype=torch.float64), "present": n > 0}
 
-    def sampling(self, s: State) -> PerClass:
+    def sampling(self, s: PolicyState) -> PerClass:
         present = s["present"]
         p = torch.where(present, self.eta * s["error"], -torch.inf).softmax(dim=0)
         return self.gamma * present / present.sum() + (1 - self.gamma) * p
 
-    def update(self, s: State, seen: Epoch) -> State:
+    def update(self, s: PolicyState, seen: Epoch) -> PolicyState:
         wrong = 1 - seen.train.attacked.accuracy
         return {"error": s["error"] + wrong.nan_to_num(nan=0.0), "present": s["present"]}
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from leastwise.attacks.pgd import PGD
 from leastwise.core.types import Counts, Labels, PerClass
-from leastwise.training.base import Epoch, Policy, State, Terms, per_example, scale_attack
+from leastwise.training.base import Epoch, Policy, PolicyState, Terms, per_example, scale_attack
 from leastwise.training.entries import NamedPolicy
 
 
@@ -27,18 +27,18 @@ class DAFA(Policy):
     scale: float = 1.0
     warmup: float = 70 / 110  # share of the epochs
 
-    def init(self, n: Counts) -> State:
+    def init(self, n: Counts) -> PolicyState:
         return {"weight": torch.ones(len(n), dtype=torch.float64)}
 
-    def radii(self, attack: PGD, y: Labels, s: State) -> PGD:
+    def radii(self, attack: PGD, y: Labels, s: PolicyState) -> PGD:
         w = s["weight"].to(y.device)[y]
         return scale_attack(attack, w, w)
 
-    def terms(self, terms: Terms, y: Labels, s: State) -> Terms:
+    def terms(self, terms: Terms, y: Labels, s: PolicyState) -> Terms:
         w = per_example(s["weight"], y, terms.label)
-        return terms.weighted(w, torch.ones_like(w))
+        return terms.weigh(w, torch.ones_like(w))
 
-    def update(self, s: State, seen: Epoch) -> State:
+    def update(self, s: PolicyState, seen: Epoch) -> PolicyState:
         if seen.number != max(1, round(self.warmup * seen.of)):
             return s
         n = seen.train.n[:, None]

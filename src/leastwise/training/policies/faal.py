@@ -7,7 +7,7 @@ import torch
 
 from leastwise.core.losses import other_logits
 from leastwise.core.types import Labels, PerClass
-from leastwise.training.base import Policy, State, Terms, weigh_classes
+from leastwise.training.base import Policy, PolicyState, Terms, weigh_classes
 from leastwise.training.entries import NamedPolicy
 
 BISECTIONS = 60  # of a logarithm that spans 80: to 1e-16
@@ -26,7 +26,7 @@ class FAAL(Policy):
 
     radius: float = 0.5
 
-    def terms(self, terms: Terms, y: Labels, s: State) -> Terms:
+    def terms(self, terms: Terms, y: Labels, s: PolicyState) -> Terms:
         p = terms.attacked.detach().double().softmax(dim=1)
         k = p.shape[1]
         margin = other_logits(p, y).amax(dim=1) - p.gather(1, y[:, None]).squeeze(1)

@@ -7,10 +7,10 @@ import torch
 
 from leastwise.attacks.pgd import PGD
 from leastwise.core.types import Counts, Labels, PerClass
-from leastwise.training.base import Epoch, Policy, State, Terms, per_example, scale_attack
+from leastwise.training.base import Epoch, Policy, PolicyState, Terms, per_example, scale_attack
 from leastwise.training.entries import NamedPolicy
 
-Normaliser = Literal["each", "both"]
+FRLNormaliser = Literal["each", "both"]
 
 
 @dataclass(frozen=True)
@@ -32,29 +32,29 @@ class FRL(Policy):
     margin_rate: float = 0.0  # 0: radii stay
     cap: float = 3.0
     step_of_largest: bool = False  # one step for all, a quarter of the batch's largest radius
-    normaliser: Normaliser = "each"
+    normaliser: FRLNormaliser = "each"
     halve_every: int = 40  # epochs, the rate of the multipliers
     needs_validation: ClassVar[bool] = True
     needs_first_look: ClassVar[bool] = True
 
-    def init(self, n: Counts) -> State:
+    def init(self, n: Counts) -> PolicyState:
         zero = torch.zeros(len(n), dtype=torch.float64)
         return {"natural": zero, "boundary": zero, "margin": zero}
 
-    def radii(self, attack: PGD, y: Labels, s: State) -> PGD:
+    def radii(self, attack: PGD, y: Labels, s: PolicyState) -> PGD:
         if not self.margin_rate:
             return attack
         wider = scale_attack(attack, margin_radii(s["margin"], self.cap).to(y.device)[y])
         eps = wider.ball.eps
         return wider.at(eps, float(torch.as_tensor(eps).max()) / 4) if self.step_of_largest else wider
 
-    def terms(self, terms: Terms, y: Labels, s: State) -> Terms:
+    def terms(self, terms: Terms, y: Labels, s: PolicyState) -> Terms:
         w0, w1 = (per_example(multiplier_weights(s[name]), y, terms.label) for name in ("natural", "boundary"))
         if self.normaliser == "both":
-            return terms.weighted(w0 / (w0 + w1).mean(), w1 / (w0 + w1).mean())
-        return terms.weighted(w0 / w0.mean(), w1 / w1.mean())
+            return terms.weigh(w0 / (w0 + w1).mean(), w1 / (w0 + w1).mean())
+        return terms.weigh(w0 / w0.mean(), w1 / w1.mean())
 
-    def update(self, s: State, seen: Epoch) -> State:
+    def update(self, s: PolicyState, seen: Epoch) -> PolicyState:
         assert seen.valid is not None, "the loop validates for a policy that says so"
         clean, robust = seen.valid.clean, seen.valid.robust
         rate = self.rate / 2 ** (seen.number // self.halve_every)

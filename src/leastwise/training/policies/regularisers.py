@@ -6,12 +6,12 @@ from typing import ClassVar
 import torch
 
 from leastwise.core.types import Counts, Labels
-from leastwise.training.base import Epoch, Policy, State, Terms
+from leastwise.training.base import Epoch, Policy, PolicyState, Terms
 from leastwise.training.entries import NamedPolicy
 
 
 @dataclass(frozen=True)
-class Confusion(Policy):
+class ConfusionPenalty(Policy):
     """L = loss + weight · Σ_{j != y} M[y, j] · p_j, M the off-diagonal confusion of the last epoch, by rows.
 
     Under attack for methods that attack. A class that made no mistakes has no term.
@@ -21,28 +21,28 @@ class Confusion(Policy):
 
     weight: float = 1.0
 
-    def init(self, n: Counts) -> State:
+    def init(self, n: Counts) -> PolicyState:
         return {"confused": torch.zeros(len(n), len(n), dtype=torch.float64)}
 
-    def terms(self, terms: Terms, y: Labels, s: State) -> Terms:
+    def terms(self, terms: Terms, y: Labels, s: PolicyState) -> Terms:
         p = terms.attacked.softmax(dim=1)
         rows = s["confused"].to(p.device, p.dtype)[y]
         return terms._replace(label=terms.label + self.weight * (rows * p).sum(dim=1))
 
-    def update(self, s: State, seen: Epoch) -> State:
+    def update(self, s: PolicyState, seen: Epoch) -> PolicyState:
         mistakes = seen.train.confusion.double().fill_diagonal_(0)
         return {"confused": mistakes / mistakes.sum(dim=1, keepdim=True).clamp_min(1)}
 
 
 @dataclass(frozen=True)
-class Similarity(Policy):
+class SimilarityPenalty(Policy):
     """L = loss + weight · mean over pairs of classes in the batch of max(0, cos(m_c, m_d)), m_c mean logits."""
 
     recipe_name: ClassVar[str] = "Similarity"
 
     weight: float = 1.0
 
-    def terms(self, terms: Terms, y: Labels, s: State) -> Terms:
+    def terms(self, terms: Terms, y: Labels, s: PolicyState) -> Terms:
         z = terms.attacked
         present, place, n = torch.unique(y, return_inverse=True, return_counts=True)
         if len(present) < 2:
@@ -57,9 +57,12 @@ class Similarity(Policy):
 
 POLICIES = {
     "confusion": NamedPolicy(
-        Confusion(), "loss + w·Σ_j M[y,j]·p_j, M last epoch's confusion", "Benz et al. 2021; formula ours", "nothing"
+        ConfusionPenalty(),
+        "loss + w·Σ_j M[y,j]·p_j, M last epoch's confusion",
+        "Benz et al. 2021; formula ours",
+        "nothing",
     ),
     "similarity": NamedPolicy(
-        Similarity(), "loss + w·mean max(0, cos(m_c, m_d))", "Benz et al. 2021; formula ours", "nothing"
+        SimilarityPenalty(), "loss + w·mean max(0, cos(m_c, m_d))", "Benz et al. 2021; formula ours", "nothing"
     ),
 }

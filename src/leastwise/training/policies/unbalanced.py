@@ -7,7 +7,7 @@ import torch
 
 from leastwise.core.losses import ce
 from leastwise.core.types import Counts, Labels, PerClass
-from leastwise.training.base import Policy, State, Terms, per_example
+from leastwise.training.base import Policy, PolicyState, Terms, per_example
 from leastwise.training.entries import NamedPolicy
 
 
@@ -17,10 +17,10 @@ class Balanced(Policy):
 
     recipe_name: ClassVar[str] = "Balanced"
 
-    def init(self, n: Counts) -> State:
+    def init(self, n: Counts) -> PolicyState:
         return {"share": (n > 0).double() / (n > 0).sum()}
 
-    def sampling(self, s: State) -> PerClass:
+    def sampling(self, s: PolicyState) -> PerClass:
         return s["share"]
 
 
@@ -32,12 +32,12 @@ class EffectiveNumber(Policy):
 
     beta: float = 0.9999
 
-    def init(self, n: Counts) -> State:
+    def init(self, n: Counts) -> PolicyState:
         present = n > 0
         weight = torch.where(present, (1 - self.beta) / (1 - self.beta ** n.double()), 0)
         return {"weight": weight * present.sum() / weight.sum()}
 
-    def weights(self, s: State) -> PerClass:
+    def weights(self, s: PolicyState) -> PerClass:
         return s["weight"]
 
 
@@ -54,11 +54,11 @@ class LDAM(Policy):
     largest: float = 0.5
     scale: float = 1.0
 
-    def init(self, n: Counts) -> State:
+    def init(self, n: Counts) -> PolicyState:
         margin = torch.where(n > 0, n.clamp_min(1).double() ** -0.25, 0)
         return {"margin": self.largest * margin / margin.max()}
 
-    def terms(self, terms: Terms, y: Labels, s: State) -> Terms:
+    def terms(self, terms: Terms, y: Labels, s: PolicyState) -> Terms:
         z = terms.attacked if terms.clean is None else terms.clean
         off = torch.zeros_like(z).scatter(1, y[:, None], per_example(s["margin"], y, z)[:, None])
         return terms._replace(label=ce(self.scale * (z - off), y))

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 
 from leastwise.core.types import Counts, PerClass
-from leastwise.training.base import Epoch, Policy, State
+from leastwise.training.base import Epoch, Policy, PolicyState
 from leastwise.training.entries import NamedPolicy
 
 
@@ -24,15 +24,15 @@ class WAT(Policy):
     needs_validation: ClassVar[bool] = True
     needs_validation_loss: ClassVar[bool] = True
 
-    def init(self, n: Counts) -> State:
+    def init(self, n: Counts) -> PolicyState:
         k = len(n)
         return {"cost": torch.zeros(k + 1, dtype=torch.float64), "weight": torch.ones(k + 1, dtype=torch.float64)}
 
-    def weights(self, s: State) -> PerClass:
+    def weights(self, s: PolicyState) -> PerClass:
         *_, average = s["weight"]
         return s["weight"][:-1] + average
 
-    def update(self, s: State, seen: Epoch) -> State:
+    def update(self, s: PolicyState, seen: Epoch) -> PolicyState:
         assert seen.valid is not None, "the loop validates for a policy that says so"
         n = seen.valid.n
         per_class = torch.where(n > 0, seen.valid.loss / n.clamp_min(1), 0)

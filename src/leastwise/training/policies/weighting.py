@@ -6,10 +6,10 @@ from typing import ClassVar, Literal
 import torch
 
 from leastwise.core.types import Counts, PerClass
-from leastwise.training.base import Epoch, Policy, State
+from leastwise.training.base import Epoch, Policy, PolicyState
 from leastwise.training.entries import NamedPolicy
 
-On = Literal["train", "valid"]
+WatchedImages = Literal["train", "valid"]
 
 
 @dataclass(frozen=True)
@@ -24,15 +24,15 @@ class FairWeighting(Policy):
 
     alpha: float = 0.05
     floor: float = 0.05
-    on: On = "train"
+    on: WatchedImages = "train"
 
-    def init(self, n: Counts) -> State:
+    def init(self, n: Counts) -> PolicyState:
         return {"weight": torch.ones(len(n), dtype=torch.float64)}
 
-    def weights(self, s: State) -> PerClass:
+    def weights(self, s: PolicyState) -> PerClass:
         return s["weight"]
 
-    def update(self, s: State, seen: Epoch) -> State:
+    def update(self, s: PolicyState, seen: Epoch) -> PolicyState:
         tally = (seen.valid if self.on == "valid" and seen.valid is not None else seen.train).attacked
         above = tally.accuracy > tally.overall  # NaN, a class without examples, is not above
         return {"weight": (s["weight"] + self.alpha * (1 - 2 * above.double())).clamp_min(self.floor)}
@@ -47,12 +47,12 @@ class ImportantClass(Policy):
     label: int = 0
     weight: float = 10.0
 
-    def init(self, n: Counts) -> State:
+    def init(self, n: Counts) -> PolicyState:
         if not 0 <= self.label < len(n):
             raise ValueError(f"there is no class {self.label} to weigh: choose 0 to {len(n) - 1}")
         return {"weight": torch.ones(len(n), dtype=torch.float64).index_fill(0, torch.tensor(self.label), self.weight)}
 
-    def weights(self, s: State) -> PerClass:
+    def weights(self, s: PolicyState) -> PerClass:
         return s["weight"]
 
 
