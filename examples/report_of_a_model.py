@@ -6,8 +6,7 @@ from leastwise.attacks import Linf, Threat, named_all, over_radii
 from leastwise.audit import audit
 from leastwise.data import load
 from leastwise.models import build
-from leastwise.report import from_evidence
-from leastwise.report.page.page import Audited, page
+from leastwise.report import AuditedModel, from_evidence, make_page
 from leastwise.statistics.gate.decide import decide
 from leastwise.statistics.gate.language import parse_term
 from leastwise.training import Training, fit
@@ -23,7 +22,7 @@ def main() -> None:
     for verdict in decide([parse_term("worst(pgd10[0.01]) >= 0.05")], from_evidence(found), {}):
         print(verdict.term.text, "->", verdict.outcome.value, f"[{verdict.low:.3f}, {verdict.high:.3f}]")
     file = Path("report.html")
-    file.write_text(page([Audited("small network", found)]))
+    file.write_text(make_page([AuditedModel("small network", found)]))
     print(file, f"{file.stat().st_size / 1e6:.2f} MB")
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from leastwise.papers.claims.table import CLAIMS
 from leastwise.papers.drawing.claims import NOT_MEASURED, counted
 from leastwise.papers.registry import PAPERS
-from leastwise.report.charts.heatmap import written
+from leastwise.report.charts.heatmap import format_cell
 
 HERE = Path(__file__).parents[1]
 PAGE = HERE / "docs" / "results" / "lite.md"
@@ -54,7 +54,7 @@ def table(what: str) -> list[str]:
 
 def cell(line: Line) -> str:
     """Ours with its interval, and what the paper prints in italics."""
-    ours, low, high = (line[name] and written(float(line[name]), 1) for name in ("ours", "low", "high"))
+    ours, low, high = (line[name] and format_cell(float(line[name]), 1) for name in ("ours", "low", "high"))
     printed = f" *{line['printed'].replace('-', '−')}*" if line["printed"] else ""
     return f"{ours}{f' [{low}, {high}]' if low else ''}{printed}"
 

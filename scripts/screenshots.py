@@ -15,7 +15,7 @@ from typing import Literal
 from playwright.sync_api import sync_playwright
 from tests.report.evidence_made_up import audited
 
-from leastwise.report.page.page import page
+from leastwise.report.page.page import make_page
 
 CLASSES = (10, 100, 1000)
 WIDTHS = {"narrow": 390, "wide": 1440}
@@ -29,7 +29,7 @@ def main(folder: Path) -> None:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for k in CLASSES:
             file = Path(scratch) / f"{k}.html"
-            file.write_text(page(audited(k)), encoding="utf-8")
+            file.write_text(make_page(audited(k)), encoding="utf-8")
             for theme in THEMES:
                 for width_name, width in WIDTHS.items():
                     tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=theme)

@@ -33,7 +33,7 @@ from leastwise.data.dataset import Dataset
 from leastwise.models.classifier import Classifier, backward_bytes, wrap
 from leastwise.models.fast.prepare import ORIGINAL
 from leastwise.models.zoo.registry import build
-from leastwise.report.summary import summary
+from leastwise.report.summary import summarise
 from tests.conftest import SHAPE, K
 
 PGD5 = PGD(Linf(0.05), step=0.0125, steps=5, keep="fooled")
@@ -282,7 +282,7 @@ def test_survivors_without_a_gradient_are_named_class_by_class(model: Classifier
     counts = {name: int(n) for name, n in zip(found.names, np.bincount(found.labels[stuck], minlength=K), strict=True)}
     assert sentence.startswith(f"under pgd5 {stuck.sum()} of {stuck.sum()} survivors")
     assert stuck.any() and all(f"{name} {n}" in sentence for name, n in counts.items() if n)
-    assert sentence in summary(found)["warnings"]
+    assert sentence in summarise(found)["warnings"]
 
 
 def test_a_grid_is_reported_member_by_member(model: Classifier, unbalanced: Dataset) -> None:
@@ -294,9 +294,9 @@ def test_a_grid_is_reported_member_by_member(model: Classifier, unbalanced: Data
         assert torch.equal(found.against("grid", number).correct, found.tally(name).correct)
     worst = np.logical_and.reduce([found.correct(name) for name in names])
     assert np.array_equal(found.correct("grid"), worst)
-    told = summary(found)["conditions"]["grid"]["members"]["1/T = 10"]
+    told = summarise(found)["conditions"]["grid"]["members"]["1/T = 10"]
     assert told["correct"] == found.tally("tpgd3@10").correct.tolist()
-    assert "members" not in summary(found)["conditions"]["tpgd3@2"]
+    assert "members" not in summarise(found)["conditions"]["tpgd3@2"]
 
 
 def test_an_attack_that_leaves_its_ball_is_a_fault(model: Classifier, unbalanced: Dataset) -> None:

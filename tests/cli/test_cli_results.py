@@ -13,8 +13,8 @@ from leastwise.cli.main import main
 from leastwise.core.files import write_json
 from leastwise.report.compare import change_cells
 from leastwise.report.export import table_latex, table_markdown
-from leastwise.report.results import opened_all, told_apart
-from leastwise.report.summary import summary
+from leastwise.report.results import open_results, shorten_names
+from leastwise.report.summary import summarise
 from leastwise.statistics.intervals import exact_interval
 from leastwise.statistics.paired import compare_class_wise, compare_paired
 from leastwise.statistics.power import images_on_same_images
@@ -24,7 +24,7 @@ from tests.report.evidence_made_up import evidence
 
 def put(folder: Path, found: Evidence, **facts: str) -> str:
     found.save(folder / EVIDENCE_FILE)
-    write_json(folder / "summary.json", summary(found, facts))
+    write_json(folder / "summary.json", summarise(found, facts))
     write_json(folder / "run.json", facts)
     return str(folder)
 
@@ -286,8 +286,8 @@ def test_the_page_and_the_exports(results: dict[str, str], capsys: pytest.Captur
 
 def test_models_are_called_as_they_were_typed_or_as_their_folders(tmp_path: Path) -> None:
     a, b = (put(tmp_path / name, evidence(10, 20, s), model="same.pt") for name, s in (("x", 0.0), ("y", 0.3)))
-    assert [m.name for m in opened_all([Path(a)])] == ["same.pt"]
-    assert [m.name for m in opened_all([Path(a), Path(b)])] == ["x", "y"]
+    assert [m.name for m in open_results([Path(a)])] == ["same.pt"]
+    assert [m.name for m in open_results([Path(a), Path(b)])] == ["x", "y"]
 
 
 # power
@@ -317,4 +317,4 @@ def test_power_says_what_the_formulas_say(capsys: pytest.CaptureFixture[str]) ->
     ],
 )
 def test_models_are_named_by_what_tells_them_apart(names: list[str], short: list[str]) -> None:
-    assert told_apart(names) == short
+    assert shorten_names(names) == short

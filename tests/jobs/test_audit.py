@@ -28,7 +28,7 @@ from leastwise.jobs.ledger import opened
 from leastwise.models.classifier import Classifier
 from leastwise.models.load.checkpoint import save_checkpoint
 from leastwise.models.zoo.registry import build
-from leastwise.report.summary import summary
+from leastwise.report.summary import summarise
 from tests.conftest import SHAPE, K
 
 CONDITIONS = (("clean", Clean()), ("pgd5", PGD(Linf(0.1), CE(), step=0.03, steps=5, keep="fooled")))
@@ -172,11 +172,11 @@ def test_kept_images_are_what_was_predicted_bit_by_bit(model: Classifier, unbala
             predicted, rounded = model(images).argmax(1), model((255 * images).round() / 255).argmax(1)
         assert np.array_equal(predicted.numpy(), found.conditions[name].predicted)
         assert np.array_equal(rounded.numpy(), found.conditions[name].rounded)
-        frame = summary(found)["conditions"][name]
+        frame = summarise(found)["conditions"][name]
         right = found.conditions[name].rounded == found.labels
         assert frame["in_8_bits"]["correct"] == np.bincount(found.labels[right], minlength=K).tolist()
     plain = make_auditor(model, unbalanced, CONDITIONS, batch_size=4, shard=7)
-    assert whole.key != plain.key and "in_8_bits" not in summary(plain.part(unbalanced))["conditions"]["pgd5"]
+    assert whole.key != plain.key and "in_8_bits" not in summarise(plain.part(unbalanced))["conditions"]["pgd5"]
 
 
 @pytest.mark.medium

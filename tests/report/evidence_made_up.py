@@ -9,7 +9,7 @@ import numpy as np
 
 from leastwise.attacks.base import NEVER
 from leastwise.audit.evidence import Evidence, Record
-from leastwise.report.page.page import Audited
+from leastwise.report.results import AuditedModel
 
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 CIFAR10_GROUPS = (("transportation", (0, 1, 8, 9)), ("animals", (2, 3, 4, 5, 6, 7)))
@@ -107,7 +107,7 @@ def record(labels: "np.ndarray", predicted: "np.ndarray", k: int) -> Record:
     return Record(**told)
 
 
-def audited(k: int = 10, per_class: int | None = None, models: int = 2) -> tuple[Audited, ...]:
+def audited(k: int = 10, per_class: int | None = None, models: int = 2) -> tuple[AuditedModel, ...]:
     """Two models with everything a page can show."""
     size = per_class or {10: 1000, 100: 100}.get(k, 50)
     made = []
@@ -115,5 +115,5 @@ def audited(k: int = 10, per_class: int | None = None, models: int = 2) -> tuple
         warned = ("2 of 10 layers were in training mode; they were set right",)
         found = replace(evidence(k, size, shift, more=True), warnings=warned)
         run = {"finished": "2026-01-02T03:04:05Z", "leastwise": "0.1.0", "torch": "2.13.0+cpu", "device": "cpu"}
-        made.append(Audited(name, found, run))
+        made.append(AuditedModel(name, found, run))
     return tuple(made)

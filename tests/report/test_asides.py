@@ -7,10 +7,10 @@ import torch
 
 from leastwise.audit.auditor import Planned
 from leastwise.core.counts import Tally
-from leastwise.report.condition_stats import asides
+from leastwise.report.condition_stats import side_sentences
 from leastwise.report.export import table_latex
 from leastwise.report.terminal.progress import plan_text, tally_text
-from leastwise.report.terminal.table import pick
+from leastwise.report.terminal.table import find_attackers_pick
 from tests.report.evidence_made_up import evidence
 
 
@@ -18,12 +18,12 @@ def test_what_8_bits_leave_of_an_attack_is_counted() -> None:
     found = evidence(10, 50)
     attacked = found.conditions["pgd20"]
     wrong = np.flatnonzero(attacked.predicted != found.labels)
-    assert asides(found) == ()
+    assert side_sentences(found) == ()
     rounded = attacked.predicted.copy()
     rounded[wrong[:3]] = found.labels[wrong[:3]]  # three attacks fail as images of 8 bits
     found = replace(found, conditions=found.conditions | {"pgd20": replace(attacked, rounded=rounded)})
     survived = 500 - len(wrong)
-    (said,) = asides(found)
+    (said,) = side_sentences(found)
     now, before = (f"{100 * n / 500:.1f} %" for n in (survived + 3, survived))
     assert said == f"Rounded to 8 bits, {now} survive pgd20 (+3 images), as it is {before}."
 
@@ -39,7 +39,7 @@ def test_of_equally_bad_conditions_the_headline_takes_an_attack_and_ties_are_all
     wrong = ((found.labels + 1) % 10).astype(np.int32)
     conditions = {name: replace(found.conditions[name], predicted=wrong) for name in found.conditions}
     fallen = replace(found, conditions=conditions)
-    assert pick(fallen).condition == "autoattack" and pick(fallen).ties == 10
+    assert find_attackers_pick(fallen).condition == "autoattack" and find_attackers_pick(fallen).ties == 10
     assert table_latex(fallen).count(r"\textbf") == 30
     assert table_latex(found).count(r"\textbf") >= 3
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from leastwise.report.export import table_csv, table_latex, table_markdown
-from leastwise.report.page.page import Audited, page
+from leastwise.report.page.page import make_page
+from leastwise.report.results import AuditedModel
 from tests.report.evidence_made_up import audited, evidence
 
 pytestmark = pytest.mark.medium
@@ -65,7 +66,7 @@ class Opened:
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
     folder = tmp_path_factory.mktemp("pages")
     for k in (10, 100, 1000):
-        (folder / f"{k}.html").write_text(page(audited(k)), encoding="utf-8")
+        (folder / f"{k}.html").write_text(make_page(audited(k)), encoding="utf-8")
     return {k: folder / f"{k}.html" for k in (10, 100, 1000)}
 
 
@@ -183,7 +184,7 @@ def test_hostile_names_do_nothing(chromium: Any, tmp_path: Path) -> None:
     names = (evil, '"><img src=x onerror=alert(1)>', "{{7*7}}", "a&b", "${alert(1)}", "<!--", "'", "\\", "ok", "b")
     found = evidence(10, 40, names=names, more=True)
     file = tmp_path / "evil.html"
-    file.write_text(page([Audited(evil, found, {evil: evil})], evil), encoding="utf-8")
+    file.write_text(make_page([AuditedModel(evil, found, {evil: evil})], evil), encoding="utf-8")
     opened = Opened(chromium, file)
     for place in opened.tab.locator("svg .mark-rect path, svg .mark-rule line").all()[:40]:
         place.hover(force=True)

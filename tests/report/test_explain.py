@@ -17,7 +17,8 @@ from leastwise.data.dataset import Dataset
 from leastwise.insight.features import Moments, inter_class_similarity, intra_class_variance
 from leastwise.report.explain.reasons import FILE, across, beside, carried, homed, overfitted, reasons
 from leastwise.report.explain.text import explain_page, explain_text, sheet
-from leastwise.report.page.page import Audited, page
+from leastwise.report.page.page import make_page
+from leastwise.report.results import AuditedModel
 from tests.insight.toys import evidence_of, predicting
 from tests.report.test_page import unpacked, visible
 
@@ -196,10 +197,10 @@ def test_what_lies_beside_other_evidence_is_not_used(tmp_path: Path) -> None:
 
 def test_the_report_says_why_and_more_with_features() -> None:
     evidence = audited()
-    alone = visible(page([Audited("m", evidence)]))
+    alone = visible(make_page([AuditedModel("m", evidence)]))
     assert "Why: what weak classes have in common" in alone and "end in elk than in any other class: 60.0 %" in alone
     assert "most similar class" not in alone and "need the network itself" in alone
-    more = visible(page([Audited("m", evidence, {}, reasons(evidence, "pgd", moments()))]))
+    more = visible(make_page([AuditedModel("m", evidence, {}, reasons(evidence, "pgd", moments()))]))
     assert "most similar class" in more and "need the network itself" not in more
 
 
@@ -321,10 +322,10 @@ def test_models_under_different_attacks_are_compared_without_attack_only() -> No
 
 
 def test_the_report_of_several_models_says_whether_they_agree() -> None:
-    two = [Audited("first", audited()), Audited("second", audited((18, 17, 11, 9, 3)))]
-    text = visible(page(two))
+    two = [AuditedModel("first", audited()), AuditedModel("second", audited((18, 17, 11, 9, 3)))]
+    text = visible(make_page(two))
     assert "Do the models find the same classes hard?" in text and "first and second, under pgd: 0.9" in text
-    assert "Do the models find" not in visible(page(two[:1]))
+    assert "Do the models find" not in visible(make_page(two[:1]))
 
 
 @pytest.mark.parametrize("option", [["--training", "nowhere"], ["--without", "0=nowhere"]])

@@ -11,8 +11,8 @@ import pytest
 
 from leastwise.report.export import (
     columns,
-    latex,
-    markdown,
+    escape_latex,
+    escape_markdown,
     table_csv,
     table_latex,
     table_markdown,
@@ -59,7 +59,7 @@ def test_markdown_table_is_exact() -> None:
     assert lines[-1].startswith("| overall | ") and len(lines) == 13
     awkward = table_markdown(evidence(10, 5, names=AWKWARD)).splitlines()
     assert all(line.replace("\\|", "").count("|") == 5 for line in awkward)
-    assert markdown("<b>|*") == "&lt;b&gt;\\|\\*"
+    assert escape_markdown("<b>|*") == "&lt;b&gt;\\|\\*"
 
 
 def test_latex_table_is_exact() -> None:
@@ -67,8 +67,8 @@ def test_latex_table_is_exact() -> None:
     lines = made.splitlines()
     assert lines[1] == r"\begin{tabular}{lrrr}" and lines[-1] == r"\end{tabular}" and lines[2] == r"\toprule"
     assert r"cat & \textbf{63.7 [60.7, 66.6]} & \textbf{21.0 [18.6, 23.6]} & \textbf{18.1 [15.8, 20.6]} \\" in lines
-    assert latex("50 % & a_b") == r"50 \% \& a\_b" and latex("[x]") == "{}[x]"
-    assert latex("\\{") == r"\textbackslash{}\{"
+    assert escape_latex("50 % & a_b") == r"50 \% \& a\_b" and escape_latex("[x]") == "{}[x]"
+    assert escape_latex("\\{") == r"\textbackslash{}\{"
 
 
 def test_evidence_as_csv_has_a_row_per_image_and_condition(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Axes and legends of charts with several series."""
 
-from leastwise.report.charts.bars import whole
+from leastwise.report.charts.bars import whole_ticks
 from leastwise.report.charts.lines import COLOURS, DASHES, Axes, Series, lines, ticks_at
 
 
@@ -9,11 +9,11 @@ def epochs(last: int) -> tuple[float, ...]:
 
 
 def test_ticks_are_whole_numbers_or_where_points_are() -> None:
-    assert whole(epochs(2)) == [1, 2] and whole(epochs(12)) == [2, 4, 6, 8, 10, 12]
-    assert whole(epochs(200)) == [25, 50, 75, 100, 125, 150, 175, 200] and whole(()) == [1]
+    assert whole_ticks(epochs(2)) == [1, 2] and whole_ticks(epochs(12)) == [2, 4, 6, 8, 10, 12]
+    assert whole_ticks(epochs(200)) == [25, 50, 75, 100, 125, 150, 175, 200] and whole_ticks(()) == [1]
     radii = Series("PGD", (1.0,) * 7, (1.0, 2.0, 4.0, 6.0, 8.0, 12.0, 16.0))
     assert ticks_at([radii]) == {"values": [1, 2, 4, 6, 8, 12, 16]}
-    assert ticks_at([Series("a", (0.0,) * 12, epochs(12))]) == {"values": whole(epochs(12))}
+    assert ticks_at([Series("a", (0.0,) * 12, epochs(12))]) == {"values": whole_ticks(epochs(12))}
     assert ticks_at([Series("a", (0.0,) * 9, tuple(e / 4 for e in range(9)))]) == {}
 
 

@@ -14,12 +14,13 @@ from leastwise.attacks.registry import TABLE
 from leastwise.audit.masking import cautions
 from leastwise.insight.confusion import confusion
 from leastwise.report.charts.bars import Bar
-from leastwise.report.class_changes import changes
-from leastwise.report.condition_stats import finding
-from leastwise.report.figures import by_group, shortened, top_pairs, weakest_first
+from leastwise.report.class_changes import list_changes
+from leastwise.report.condition_stats import compute_stats
+from leastwise.report.figures import order_by_group, shorten_bars, top_pairs, weakest_first
 from leastwise.report.page.citations import WORKS, bibtex, papers, used
-from leastwise.report.page.page import Audited, compared_models, page
-from leastwise.report.terminal.table import headline, pick, same_images
+from leastwise.report.page.page import compare_models, make_page
+from leastwise.report.results import AuditedModel
+from leastwise.report.terminal.table import find_attackers_pick, headline, same_images
 from leastwise.statistics.intervals import wilson_interval
 from leastwise.statistics.paired import compare_paired
 from tests.report.evidence_made_up import CIFAR10, audited, evidence
@@ -31,7 +32,7 @@ ATTRIBUTE = '"><img src=x onerror=alert(1)>'
 
 @pytest.fixture(scope="module")
 def html() -> str:
-    return page(audited(10))
+    return make_page(audited(10))
 
 
 def unpacked(html: str, name: str) -> str:
@@ -95,13 +96,13 @@ def test_the_table_begins_with_the_weakest_class_and_says_so(html: str) -> None:
 
 
 def test_the_worst_class_and_the_spread_are_shown_without_their_noise(html: str) -> None:
-    told, found = visible(html), finding(audited(10)[0].evidence, "autoattack")
+    told, found = visible(html), compute_stats(audited(10)[0].evidence, "autoattack")
     assert found.worst.corrected > found.worst.plug_in and found.spread.debiased < found.spread.plug_in
     low, high = found.worst.low, found.worst.high
     assert f"the worst class has {100 * found.worst.corrected:.1f} % [{100 * low:.1f}, {100 * high:.1f}]" in told
     assert f"{1e4 * found.spread.debiased:.1f} [{1e4 * found.spread_low:.1f}, {1e4 * found.spread_high:.1f}]" in told
     assert "Cat is the worst class with probability > 99.9 %." in told
-    bare = visible(page([Audited("one", evidence(10, 30))]))
+    bare = visible(make_page([AuditedModel("one", evidence(10, 30))]))
     assert "Which class is the worst is open: cat" in bare
     for title in ("How fast each class falls", "Which class can be turned into which", "Comparison"):
         assert title in told and title not in bare
@@ -120,8 +121,8 @@ def test_names_from_data_never_become_markup(html: str) -> None:
     found = evidence(10, 40, names=names, more=True)
     groups = ((EVIL, (0, 1, 2)), (ATTRIBUTE, (3, 4, 5, 6, 7, 8, 9)))
     found = replace(found, groups=groups, warnings=(EVIL,))
-    model = Audited(ATTRIBUTE, found, {EVIL: EVIL})
-    made = page([model, Audited(EVIL, replace(found, recipe=found.recipe))], title=EVIL)
+    model = AuditedModel(ATTRIBUTE, found, {EVIL: EVIL})
+    made = make_page([model, AuditedModel(EVIL, replace(found, recipe=found.recipe))], title=EVIL)
     assert "alert(1)</script>" not in made and "<img" not in made and "49" not in re.findall(r"row\">([^<]*)", made)
     kinds = {"script", "style", "img", "iframe", "object", "link"}
     assert [tag for tag, _ in tags(made) if tag in kinds] == [tag for tag, _ in tags(html) if tag in kinds]
@@ -135,11 +136,11 @@ def test_the_file_is_small(html: str) -> None:
 @pytest.mark.medium
 @pytest.mark.parametrize("k", [100, pytest.param(1000, marks=pytest.mark.slow)])
 def test_the_file_is_small_with_many_classes(k: int) -> None:
-    assert len(page(audited(k)).encode()) < LIMIT
+    assert len(make_page(audited(k)).encode()) < LIMIT
 
 
 def test_the_same_evidence_gives_the_same_bytes() -> None:
-    assert page(audited(10, 20, models=1)) == page(audited(10, 20, models=1))
+    assert make_page(audited(10, 20, models=1)) == make_page(audited(10, 20, models=1))
 
 
 def test_nothing_is_fetched(html: str) -> None:
@@ -179,9 +180,9 @@ def test_every_specification_obeys_the_schema(html: str) -> None:
 
 def test_long_lists_keep_both_ends_and_say_what_is_left_out() -> None:
     rows = [Bar(str(i), float(i)) for i in range(100)]
-    short = shortened(rows)
+    short = shorten_bars(rows)
     assert [row.name for row in short] == [*map(str, range(20)), "… 60 more …", *map(str, range(80, 100))]
-    assert shortened(rows[:40]) == rows[:40]
+    assert shorten_bars(rows[:40]) == rows[:40]
 
 
 def test_confusion_counts_every_image_once_and_its_diagonal_is_the_tally() -> None:
@@ -196,14 +197,14 @@ def test_confusion_counts_every_image_once_and_its_diagonal_is_the_tally() -> No
 
 def test_superclasses_stand_together() -> None:
     groups = (("x", (4, 1)), ("y", (0, 4, 3)))
-    assert by_group([0, 1, 2, 3, 4], groups)[0] == [4, 1, 0, 3, 2]
-    assert by_group([0, 1, 2], ()) == ([0, 1, 2], [])
+    assert order_by_group([0, 1, 2, 3, 4], groups)[0] == [4, 1, 0, 3, 2]
+    assert order_by_group([0, 1, 2], ()) == ([0, 1, 2], [])
 
 
 def test_changes_are_mcnemars_tests_with_holms_correction() -> None:
     a, b = evidence(10, 200), evidence(10, 200, 0.3)
     assert same_images(a, b)
-    found = changes(a, b, "pgd20")
+    found = list_changes(a, b, "pgd20")
     for c, change in enumerate(found):
         rows = a.labels == c
         assert change.paired == compare_paired(a.correct("pgd20")[rows], b.correct("pgd20")[rows])
@@ -214,22 +215,24 @@ def test_changes_are_mcnemars_tests_with_holms_correction() -> None:
 
 
 def test_a_few_models_are_compared_in_pairs_and_many_with_the_first() -> None:
-    models = [Audited(name, evidence(10, 50, shift)) for name, shift in zip("abcd", (0.0, 0.1, 0.2, 0.3), strict=True)]
-    assert [made["names"] for made in compared_models(models[:3], [])] == [("a", "b"), ("a", "c"), ("b", "c")]
-    assert [made["names"] for made in compared_models(models, [])] == [("a", "b"), ("a", "c"), ("a", "d")]
+    models = [
+        AuditedModel(name, evidence(10, 50, shift)) for name, shift in zip("abcd", (0.0, 0.1, 0.2, 0.3), strict=True)
+    ]
+    assert [made["names"] for made in compare_models(models[:3], [])] == [("a", "b"), ("a", "c"), ("b", "c")]
+    assert [made["names"] for made in compare_models(models, [])] == [("a", "b"), ("a", "c"), ("a", "d")]
 
 
 def test_attacks_of_one_name_and_other_settings_are_not_compared() -> None:
     a, b = evidence(10, 50), evidence(10, 50, 0.1)
     b = replace(b, recipe=b.recipe.replace('"eps":0.00784', '"eps":0.03'))
-    (made,) = compared_models([Audited("a", a), Audited("b", b)], [])
+    (made,) = compare_models([AuditedModel("a", a), AuditedModel("b", b)], [])
     assert "pgd20 stands for different attacks (ball.eps 0.00784 and 0.03) and is not compared." in made["sentence"]
     assert [figure["title"] for figure in made["figures"]] == ["clean", "autoattack"]
 
 
 def test_models_on_other_images_are_not_compared() -> None:
     a, b = evidence(10, 20), evidence(10, 30, 0.3)
-    told = visible(page([Audited("a", a), Audited("b", b)]))
+    told = visible(make_page([AuditedModel("a", a), AuditedModel("b", b)]))
     assert "b was audited on other images than a" in told and "significantly" not in told
 
 
@@ -240,9 +243,13 @@ def test_shared_last_places_are_said() -> None:
     lost = np.isin(found.labels, [2, 5])
     predicted = np.where(lost, wrong, found.labels).astype(np.int32)
     found = replace(found, conditions={"pgd20": replace(r, predicted=predicted)})
-    assert (pick(found).ties, pick(found).accuracy, pick(found).overall) == (2, "0.0", "80.0")
+    assert (
+        find_attackers_pick(found).ties,
+        find_attackers_pick(found).accuracy,
+        find_attackers_pick(found).overall,
+    ) == (2, "0.0", "80.0")
     assert "An attacker could pick any of 2 classes: 0.0 % each under pgd20, against 80.0 % overall." in visible(
-        page([Audited("a", found)])
+        make_page([AuditedModel("a", found)])
     )
 
 
@@ -256,7 +263,7 @@ def test_a_class_without_images_is_left_out() -> None:
         for name, r in found.conditions.items()
     }
     found = replace(found, ids=found.ids[kept], labels=found.labels[kept], conditions=parts)
-    made = page([Audited("a", found)])
+    made = make_page([AuditedModel("a", found)])
     assert (
         "180 images of 9 classes" in visible(made) and '<th scope="row">cat' not in made and " nan" not in visible(made)
     )
@@ -265,18 +272,18 @@ def test_a_class_without_images_is_left_out() -> None:
 def test_two_classes_without_superclasses_under_one_condition() -> None:
     found = evidence(2, 30)
     found = replace(found, groups=(), conditions={"pgd20": found.conditions["pgd20"]})
-    told = visible(page([Audited("a", found)]))
+    told = visible(make_page([AuditedModel("a", found)]))
     assert "60 images of 2 classes" in told and "By superclass" not in told and " nan" not in told
-    both = visible(page([Audited("a", found), Audited("b", found)]))
+    both = visible(make_page([AuditedModel("a", found), AuditedModel("b", found)]))
     assert "significantly better: 0; significantly worse: 0; undecided: 2" in both
 
 
 def test_mistakes_are_one_sentence() -> None:
     found = evidence(10, 10)
     with pytest.raises(ValueError, match="at least one audit"):
-        page([])
+        make_page([])
     with pytest.raises(ValueError, match="its own name"):
-        page([Audited("a", found), Audited("a", found)])
+        make_page([AuditedModel("a", found), AuditedModel("a", found)])
 
 
 def test_every_paper_of_the_attack_table_can_be_cited() -> None:

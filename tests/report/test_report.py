@@ -17,9 +17,9 @@ from leastwise.audit.evidence import Evidence, Record
 from leastwise.core.counts import Tally
 from leastwise.data.dataset import Dataset
 from leastwise.models.zoo.registry import build
-from leastwise.report.summary import summary
+from leastwise.report.summary import summarise
 from leastwise.report.terminal.progress import progress
-from leastwise.report.terminal.table import compared, headline, print_classes, what_changed
+from leastwise.report.terminal.table import compare_pair, headline, print_classes, what_changed
 from leastwise.statistics.intervals import wilson_interval
 from leastwise.statistics.paired import compare_paired
 from leastwise.training.base import Epoch, Seen
@@ -40,7 +40,7 @@ def with_correct(evidence: Evidence, condition: str, correct: "np.ndarray") -> E
 
 
 def test_summary_has_the_documented_keys_and_units(evidence: Evidence) -> None:
-    made = summary(evidence)
+    made = summarise(evidence)
     assert json.loads(json.dumps(made, allow_nan=False)) == made
     assert made["schema"] == 2 and made["classes"] == ["ant", "bee", "cow", "dog", "elk"]
     assert list(made["conditions"]) == ["clean", "pgd3"]
@@ -88,7 +88,7 @@ def test_what_changed_is_the_paired_comparison(evidence: Evidence) -> None:
     others = [replace(b, ids=b.ids + 1), replace(b, labels=b.labels[::-1]), replace(b, recipe='{"data": "x"}')]
     for other in others:
         with pytest.raises(ValueError, match="same images"):
-            compared(a, other, "pgd3")
+            compare_pair(a, other, "pgd3")
 
 
 def printed(evidence: Evidence, width: int) -> str:

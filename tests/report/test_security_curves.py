@@ -13,7 +13,7 @@ from leastwise.audit.auditor import audit
 from leastwise.data.dataset import Dataset
 from leastwise.models.zoo.registry import build
 from leastwise.report.security_curves import Curve, around, crossing, curves, half_lost, nearest_mistakes
-from leastwise.report.summary import summary
+from leastwise.report.summary import summarise
 from tests.conftest import SHAPE, K
 
 THREAT = Threat(Linf(0.02), 0.005)
@@ -28,7 +28,7 @@ def test_a_curve_is_the_attack_at_every_radius(unbalanced: Dataset) -> None:
     (curve,) = curves(found)
     assert curve.attack == "fgsm" and curve.radii == (0.01, 0.02)
     assert np.array_equal(curve.accuracy[0], alone.tally("fgsm").accuracy.numpy(), equal_nan=True)
-    told = summary(found)["curves"]["fgsm"]
+    told = summarise(found)["curves"]["fgsm"]
     assert told["eps"] == [0.01, 0.02] and told["overall"][0] == alone.tally("fgsm").overall
     assert told["accuracy"][0][int(np.flatnonzero(np.bincount(unbalanced.labels, minlength=K) == 0)[0])] is None
 
@@ -74,6 +74,6 @@ def test_nearest_mistakes_are_medians_of_what_the_search_found(unbalanced: Datas
         mine = found.conditions["fmn"].linf[found.labels == c]
         if len(mine):
             assert medians[c] == pytest.approx(float(torch.from_numpy(mine).double().quantile(0.5)), abs=1e-7)
-    assert summary(found)["conditions"]["fmn"]["median_distance"][0] == pytest.approx(medians[0])
+    assert summarise(found)["conditions"]["fmn"]["median_distance"][0] == pytest.approx(medians[0])
     stopped = audit(model, unbalanced, named_all("fmn", replace(threat, keep="fooled")), force=True)
     assert nearest_mistakes(stopped, "fmn") is None  # it stopped at the first mistake in the ball

@@ -15,7 +15,7 @@ from leastwise.audit.auditor import audit
 from leastwise.data.dataset import Dataset
 from leastwise.models.zoo.registry import build
 from leastwise.report.cost_matrix import read_costs
-from leastwise.report.summary import summary
+from leastwise.report.summary import summarise
 from leastwise.statistics.worst_class import estimate_worst
 from tests.conftest import SHAPE, K
 from tests.report.evidence_made_up import CIFAR10, evidence
@@ -25,7 +25,7 @@ SCHEMA = json.loads(Path(leastwise.report.__file__).with_name("summary.schema.js
 
 @pytest.mark.parametrize("k", [2, 10, 100])
 def test_a_summary_keeps_its_contract(k: int) -> None:
-    made = summary(evidence(k, 30, more=True), {"model": "m.pt", "data": "cifar10/test"})
+    made = summarise(evidence(k, 30, more=True), {"model": "m.pt", "data": "cifar10/test"})
     jsonschema.validate(json.loads(json.dumps(made, allow_nan=False)), SCHEMA)
     assert SCHEMA["properties"]["schema"]["const"] == made["schema"]
 
@@ -34,14 +34,14 @@ def test_a_real_audit_with_missing_classes_grids_and_curves_keeps_it_too(unbalan
     threat = Threat(Linf(0.02), 0.005, keep="last")
     names = over_radii("clean,fgsm,tpgd2-grid,fmn:5,reach2", ["0.01", "0.02"], threat)
     found = audit(build("convnet", SHAPE, K, seed=3), unbalanced, named_all(names, threat))
-    made = summary(found)
+    made = summarise(found)
     jsonschema.validate(json.loads(json.dumps(made, allow_nan=False)), SCHEMA)
     assert made["eps"] is None and made["corruptions_acc"] is None and made["autoattack_acc"] is None
     assert "members" in made["conditions"]["tpgd2-grid[0.01]"] and "pair" in made["fairness"]["reach2[0.02]"]["game"]
 
 
 def test_the_contract_notices_what_is_wrong() -> None:
-    made = summary(evidence(10, 30))
+    made = summarise(evidence(10, 30))
     for path, value in ((("fairness", "pgd20", "gini"), 1.5), (("clean_acc",), 93.68), (("schema",), 1)):
         spoilt = json.loads(json.dumps(made))
         at = spoilt
@@ -53,7 +53,7 @@ def test_the_contract_notices_what_is_wrong() -> None:
 
 
 def test_robustbench_reads_percent_as_text_and_eps_as_a_fraction() -> None:
-    made = summary(evidence(10, 100), {"model": "m.pt", "data": "cifar10/test", "arch": "resnet20"})
+    made = summarise(evidence(10, 100), {"model": "m.pt", "data": "cifar10/test", "arch": "resnet20"})
     assert (made["name"], made["dataset"], made["architecture"]) == ("m.pt", "cifar10", "resnet20")
     assert made["clean_acc"] == f"{100 * made['conditions']['clean']['overall']:.2f}"
     assert made["autoattack_acc"] == f"{100 * made['conditions']['autoattack']['overall']:.2f}"
@@ -66,7 +66,7 @@ def test_robustbench_reads_percent_as_text_and_eps_as_a_fraction() -> None:
 
 def test_fairness_against_slow_formulas() -> None:
     found = evidence(10, 200, more=True)
-    made, tally = summary(found)["fairness"]["pgd20"], found.tally("pgd20")
+    made, tally = summarise(found)["fairness"]["pgd20"], found.tally("pgd20")
     a, n = tally.accuracy.numpy(), tally.n.numpy()
     lowest = estimate_worst(tally.correct.numpy(), n)
     assert made["worst"]["corrected"] == lowest.corrected and sum(made["worst"]["probability"]) == pytest.approx(1)
@@ -101,7 +101,7 @@ def test_costs_change_what_an_attacker_would_pick(tmp_path: Path) -> None:
     file = tmp_path / "costs.csv"
     file.write_text("\n".join(",".join(row) for row in rows))
     cost = read_costs(file, CIFAR10)
-    game = summary(found, cost=cost)["fairness"]["reach20"]["game"]
+    game = summarise(found, cost=cost)["fairness"]["reach20"]["game"]
     assert game["class"]["source"] == "truck"
     assert (game["pair"]["source"], game["pair"]["target"]) == ("truck", "automobile")
     reach = found.reach("reach20")

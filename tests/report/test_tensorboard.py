@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from leastwise.core.counts import Tally
-from leastwise.report.tensorboard import board, scalars
+from leastwise.report.tensorboard import record_to_tensorboard, scalars
 from leastwise.training.base import Epoch, Seen
 
 NAMES = ("ant", "bee", "cow")
@@ -31,7 +31,7 @@ def test_every_present_class_and_the_averages_are_there() -> None:
 @pytest.mark.skipif(INSTALLED, reason="TensorBoard is installed")
 def test_without_tensorboard_it_says_how_to_get_it(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"pip install 'leastwise\[tensorboard\]'"):
-        board(tmp_path, NAMES, lambda event: None)
+        record_to_tensorboard(tmp_path, NAMES, lambda event: None)
 
 
 @pytest.mark.skipif(not INSTALLED, reason="needs TensorBoard")
@@ -39,7 +39,7 @@ def test_what_was_written_can_be_read_back(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     heard: list[object] = []
-    listen = board(tmp_path, NAMES, heard.append)
+    listen = record_to_tensorboard(tmp_path, NAMES, heard.append)
     listen(epoch())
     read = EventAccumulator(str(tmp_path))
     read.Reload()

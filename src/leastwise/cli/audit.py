@@ -57,11 +57,11 @@ class Audit:
         from leastwise.jobs.audit import audit_task
         from leastwise.jobs.folder import SUMMARY
         from leastwise.models.fast.prepare import FORMS
-        from leastwise.report.condition_stats import told
+        from leastwise.report.condition_stats import headline_details
         from leastwise.report.cost_matrix import read_costs
         from leastwise.report.fairness import game_line
-        from leastwise.report.results import facts
-        from leastwise.report.summary import summary
+        from leastwise.report.results import read_run_facts
+        from leastwise.report.summary import summarise
         from leastwise.report.terminal.progress import progress
         from leastwise.report.terminal.screen import say
         from leastwise.report.terminal.table import headline, print_classes
@@ -92,11 +92,11 @@ class Audit:
         if found.groups != data.groups:  # the classes were grouped otherwise when the evidence was made
             found = replace(found, groups=data.groups)
             found.save(task.folder / EVIDENCE_FILE)
-        made = summary(found, facts(task.folder), cost)
+        made = summarise(found, read_run_facts(task.folder), cost)
         write_json(task.folder / SUMMARY, made)
         print_classes(console, found, target.model)
         say(console, f"\n{headline(found)}")
-        for remark in told(found):
+        for remark in headline_details(found):
             say(console, remark)
         if cost is not None:
             for name, block in made["fairness"].items():

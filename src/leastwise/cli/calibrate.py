@@ -65,7 +65,7 @@ class Calibrate:
         from leastwise.jobs.train import subset
         from leastwise.models.load.checkpoint import save_checkpoint
         from leastwise.models.load.resolve import resolve
-        from leastwise.report.summary import summary
+        from leastwise.report.summary import summarise
         from leastwise.report.terminal.progress import progress
         from leastwise.report.terminal.table import print_classes, what_changed
         from leastwise.training.calibrate import choose_offsets, with_offsets
@@ -101,7 +101,7 @@ class Calibrate:
             "rule": self.rule,
             "attack": str(attack),
             "validation": {"before": tally(found.before), "after": tally(found.after)},
-            "test": {label: summary(one) for label, one in evidence.items()},
+            "test": {label: summarise(one) for label, one in evidence.items()},
         }
         write_json(out / "calibration.json", content)
         say(console, f"Checkpoint and numbers: {out}")

@@ -28,13 +28,13 @@ class Compare:
 
     def run(self) -> None:
         from leastwise.core.files import write_json
-        from leastwise.report.compare import comparison, print_comparison, sides, strongest
+        from leastwise.report.compare import choose_condition, compare_sides, open_sides, print_comparison
 
         if self.out and Path(self.out).suffix != ".json":
             raise ValueError(f"--out must end in .json, but saw {self.out}: `leastwise report A B` makes a page")
         names = [name.strip() for name in self.names.split(",")] if self.names else []
-        found = sides(self.results, names)
-        made = comparison(found, strongest(found, self.condition))
+        found = open_sides(self.results, names)
+        made = compare_sides(found, choose_condition(found, self.condition))
         console = Screen()
         print_comparison(console, made)
         if self.out:

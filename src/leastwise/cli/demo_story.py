@@ -18,10 +18,9 @@ from leastwise.jobs.folder import SUMMARY, claimed
 from leastwise.jobs.job import Audit, Job, Train, ordered
 from leastwise.jobs.make import task as task_of_engine
 from leastwise.models.fast.prepare import Form
-from leastwise.report.page.page import Audited
-from leastwise.report.page.page import page as page_of_report
-from leastwise.report.results import facts
-from leastwise.report.summary import summary
+from leastwise.report.page.page import make_page
+from leastwise.report.results import AuditedModel, read_run_facts
+from leastwise.report.summary import summarise
 from leastwise.report.terminal.progress import progress
 from leastwise.report.terminal.screen import say
 from leastwise.report.terminal.table import headline, print_classes, what_changed
@@ -79,13 +78,13 @@ def demo(
             task.run(watch, fresh=fresh or claimed(folder) not in (None, task.claim))
     found = {name: load_evidence(out / name) for name in jobs}
     for name, one in found.items():
-        write_json(out / name / SUMMARY, summary(one, facts(out / name)))
+        write_json(out / name / SUMMARY, summarise(one, read_run_facts(out / name)))
         print_classes(console, one, f"{name}, eps {EPS:g}")
     say(console, f"\n{headline(found[NAMES[1]])}")
     for before, after in pairwise(NAMES):
         say(console, what_changed(found[before], found[after], (before, after), "pgd20"))
     page = out / "report.html"
-    models = [Audited(name, one, facts(out / name)) for name, one in found.items()]
-    write_atomic(page, page_of_report(models, f"Three networks, eps {EPS:g}").encode())
+    models = [AuditedModel(name, one, read_run_facts(out / name)) for name, one in found.items()]
+    write_atomic(page, make_page(models, f"Three networks, eps {EPS:g}").encode())
     say(console, f"\nEvidence and summaries: {out}/{{{','.join(NAMES)}}}")
     say(console, f"Report: {page}")

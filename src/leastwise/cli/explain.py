@@ -51,7 +51,7 @@ class Explain:
         from leastwise.core.files import write_atomic, write_json
         from leastwise.report.explain.reasons import FILE, across, homed, overfitted
         from leastwise.report.explain.text import explain_page, explain_text
-        from leastwise.report.results import told_apart
+        from leastwise.report.results import shorten_names
 
         if self.out.suffix.lower() not in (".html", ".htm"):
             raise ValueError(f"--out must end in .html, but saw {self.out}")
@@ -63,7 +63,7 @@ class Explain:
         without = removed(self.without) if self.without else {}
         overfitting = overfitted(Path(self.training)) if self.training else None
         made: dict[str, dict[str, Any]] = {}
-        for number, (name, label) in enumerate(zip(names, told_apart(names), strict=True)):
+        for number, (name, label) in enumerate(zip(names, shorten_names(names), strict=True)):
             wanted = self.condition or next((one["condition"] for one in made.values()), "")
             folder, found, evidence = self.explained(console, name, wanted)
             if number == 0 and without:
@@ -89,7 +89,7 @@ class Explain:
     def explained(self, console: Console, name: str, wanted: str) -> tuple[Path, dict[str, Any], "Evidence"]:
         """The folder of the evidence, what it says, and the evidence. Models after the first take its condition."""
         from leastwise.report.explain.reasons import carried, reasons, usual
-        from leastwise.report.results import opened as opened_of_report
+        from leastwise.report.results import open_result as opened_of_report
 
         if not any(Path(name).glob("evidence.safetensors*")):
             return self.looked_at(console, replace(self.target, model=name), wanted)
@@ -158,7 +158,7 @@ def stated(found: dict[str, Any] | None, name: str) -> dict[str, Any]:
 
 def removed(text: str) -> dict[str, "Evidence"]:
     """`dog=DIR,cat=DIR`: audits of networks without a class."""
-    from leastwise.report.results import opened as opened_of_report
+    from leastwise.report.results import open_result as opened_of_report
 
     found = {}
     for part in text.split(","):

@@ -47,7 +47,7 @@ class Race:
         from leastwise.core.recipe import key
         from leastwise.jobs.audit import race_task
         from leastwise.models.fast.prepare import FORMS
-        from leastwise.report.terminal.race import race_sentence, racing
+        from leastwise.report.terminal.race import race_sentence, show_race
         from leastwise.report.terminal.screen import say
 
         conditions = ((self.attack, named(self.attack, threat)),)
@@ -60,7 +60,7 @@ class Race:
             say(console, f"done before, in {task.folder} (--fresh does it anew)")
         else:
             with where.hands() as hands:
-                with racing(console, data.names) as watch:
+                with show_race(console, data.names) as watch:
                     task.run(watch, self.fresh, hands)
         found = json.loads((task.folder / task.result).read_text())
         say(console, race_sentence(found))

@@ -29,19 +29,19 @@ class Report:
     def run(self) -> None:
         from leastwise.core.files import write_atomic
         from leastwise.report.export import table_latex, table_markdown, write_csv, write_parquet
-        from leastwise.report.page.page import page
-        from leastwise.report.results import opened_all
+        from leastwise.report.page.page import make_page
+        from leastwise.report.results import open_results
         from leastwise.report.terminal.table import headline
 
         if not self.results:
             raise ValueError("a report needs at least one folder that `leastwise audit` wrote: give its name")
         names = [name.strip() for name in self.names.split(",")] if self.names else []
-        models = opened_all(self.results, names)
+        models = open_results(self.results, names)
         kind = self.out.suffix.lower()
         tables = {".md": table_markdown, ".tex": table_latex}
         exports = {".csv": write_csv, ".parquet": write_parquet}
         if kind in (".html", ".htm"):
-            write_atomic(self.out, page(models, self.title).encode())
+            write_atomic(self.out, make_page(models, self.title).encode())
         elif kind not in tables | exports:
             raise ValueError(f"--out must end in .html, .csv, .parquet, .md or .tex, but saw {self.out}")
         elif len(models) > 1:

@@ -128,9 +128,9 @@ def carried_out(
     from leastwise.jobs.errands import Errand, train_all, training_errand
     from leastwise.jobs.folder import SUMMARY, Watch
     from leastwise.jobs.make import task as task_of_engine
-    from leastwise.report.results import facts
+    from leastwise.report.results import read_run_facts
     from leastwise.report.study import make_rows
-    from leastwise.report.summary import summary
+    from leastwise.report.summary import summarise
     from leastwise.report.terminal.progress import progress
     from leastwise.report.terminal.screen import say
     from leastwise.training.base import Epoch
@@ -156,7 +156,7 @@ def carried_out(
             with progress(console, f"audit {cell}", task.names) as watch:
                 task.run(watch, hands=hands)
         found = load_evidence(folder)
-        write_json(folder / SUMMARY, summary(found, facts(folder)))
+        write_json(folder / SUMMARY, summarise(found, read_run_facts(folder)))
         rows += make_rows(cell, found, folder.name)
     return rows
 

@@ -137,9 +137,9 @@ class Train:
         """The listener, and TensorBoard beside it where that was asked for."""
         if not self.tensorboard or not task.ranks.first:
             return watch
-        from leastwise.report.tensorboard import board
+        from leastwise.report.tensorboard import record_to_tensorboard
 
-        return board(task.folder / "tensorboard", task.names, watch)
+        return record_to_tensorboard(task.folder / "tensorboard", task.names, watch)
 
     def job(self) -> "Job":
         """The recipe: every part by its name, then the settings."""

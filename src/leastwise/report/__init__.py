@@ -9,16 +9,20 @@ from leastwise.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from leastwise.report.gate import from_evidence
-    from leastwise.report.page.page import Audited
+    from leastwise.report.page.page import make_page
+    from leastwise.report.results import AuditedModel, open_result
+    from leastwise.report.summary import summarise
     from leastwise.report.terminal.table import headline
 
-__all__ = ["Audited", "from_evidence", "headline"]
+__all__ = ["AuditedModel", "from_evidence", "headline", "make_page", "open_result", "summarise"]
 
 __getattr__ = lazy_names(
     __name__,
     {
-        "terminal.table": "headline",
+        "results": "AuditedModel open_result",
+        "summary": "summarise",
+        "page.page": "make_page",
         "gate": "from_evidence",
-        "page.page": "Audited",
+        "terminal.table": "headline",
     },
 )

@@ -9,7 +9,7 @@ from leastwise.statistics.paired import PairedComparison, compare_class_wise
 
 
 @dataclass(frozen=True)
-class Change:
+class ClassChange:
     """A class under B against A; `p` is the McNemar p-value, adjusted by Holm for the number of classes."""
 
     name: str
@@ -21,9 +21,9 @@ class Change:
         return self.p < 1 - CONFIDENCE
 
 
-def changes(a: Evidence, b: Evidence, condition: str) -> tuple[Change, ...]:
+def list_changes(a: Evidence, b: Evidence, condition: str) -> tuple[ClassChange, ...]:
     """Every class that has images, in the order of the classes."""
     assert same_images(a, b)
     found = compare_class_wise(a.correct(condition), b.correct(condition), a.labels, a.k)
     rows = zip(a.names, found.classes, found.adjusted.tolist(), strict=True)
-    return tuple(Change(name, pair, p) for name, pair, p in rows if pair is not None)
+    return tuple(ClassChange(name, pair, p) for name, pair, p in rows if pair is not None)

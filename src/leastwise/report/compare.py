@@ -19,8 +19,8 @@ from rich.text import Text
 
 from leastwise.audit.evidence import Evidence
 from leastwise.core.json_values import finite_or_none
-from leastwise.report.page.page import Audited, different_attacks
-from leastwise.report.results import opened
+from leastwise.report.page.page import different_attacks
+from leastwise.report.results import AuditedModel, open_result
 from leastwise.report.terminal.screen import say
 from leastwise.report.terminal.table import same_images
 from leastwise.report.text import percent
@@ -42,7 +42,7 @@ CLEAN = "clean"
 @dataclass(frozen=True, eq=False)
 class Side:
     name: str
-    models: tuple[Audited, ...]
+    models: tuple[AuditedModel, ...]
 
     @property
     def first(self) -> Evidence:
@@ -61,17 +61,19 @@ class Side:
         return np.mean([model.evidence.tally(condition).accuracy.numpy() for model in self.models], axis=0)
 
 
-def sides(arguments: Sequence[str], names: Sequence[str] = ()) -> tuple[Side, ...]:
+def open_sides(arguments: Sequence[str], names: Sequence[str] = ()) -> tuple[Side, ...]:
     """`A B1,B2,B3`: a folder, or several trainings of one method separated by commas."""
     if len(arguments) < 2:
         raise ValueError(f"a comparison needs at least two results, but saw {len(arguments)}: give two folders or more")
-    found = [tuple(opened(Path(part)) for part in text.split(",") if part) for text in arguments]
+    found = [tuple(open_result(Path(part)) for part in text.split(",") if part) for text in arguments]
     if any(not models for models in found):
         raise ValueError("a side without a folder cannot be compared: separate folders by single commas")
     if names and len(names) != len(found):
         raise ValueError(f"{len(found)} sides need {len(found)} names, but saw {len(names)}: separate them by commas")
-    typed = [models[0].name if len(models) == 1 else short(text) for text, models in zip(arguments, found, strict=True)]
-    chosen = list(names) or (typed if len(set(typed)) == len(typed) else [short(text) for text in arguments])
+    typed = [
+        models[0].name if len(models) == 1 else short_name(text) for text, models in zip(arguments, found, strict=True)
+    ]
+    chosen = list(names) or (typed if len(set(typed)) == len(typed) else [short_name(text) for text in arguments])
     if len(set(chosen)) != len(chosen):
         chosen = list(arguments)
     made = tuple(Side(name, models) for name, models in zip(chosen, found, strict=True))
@@ -101,7 +103,7 @@ def check_different(found: Sequence[Side]) -> None:
             seen[model.evidence.key] = side.name
 
 
-def short(text: str) -> str:
+def short_name(text: str) -> str:
     """Folders by their last parts."""
     return ",".join(Path(part).resolve().name for part in text.split(",") if part)
 
@@ -125,7 +127,7 @@ def check_alike(found: Sequence[Side], conditions: Sequence[str]) -> None:
                     )
 
 
-def strongest(found: Sequence[Side], condition: str = "") -> str:
+def choose_condition(found: Sequence[Side], condition: str = "") -> str:
     """The condition to compare under: as asked, or the one with the lowest mean accuracy of those that all have."""
     shared = shared_conditions(found)
     if condition and condition not in shared:
@@ -136,7 +138,7 @@ def strongest(found: Sequence[Side], condition: str = "") -> str:
     return condition or min(attacked, key=lambda name: sum(side.accuracy(name)[side.present].mean() for side in found))
 
 
-def comparison(found: Sequence[Side], condition: str) -> dict[str, Any]:
+def compare_sides(found: Sequence[Side], condition: str) -> dict[str, Any]:
     """Everything the terminal shows, as plain values."""
     shown = [name for name in dict.fromkeys((CLEAN, condition)) if name in shared_conditions(found)]
     check_alike(found, shown)
@@ -145,20 +147,24 @@ def comparison(found: Sequence[Side], condition: str) -> dict[str, Any]:
         "condition": condition,
         "images": len(first.first.ids),
         "classes": list(names),
-        "models": pareto(found, shown, condition),
+        "models": pareto_rows(found, shown, condition),
         "changes": [
-            {"from": first.name, "to": side.name, "conditions": {name: change(first, side, name) for name in shown}}
+            {
+                "from": first.name,
+                "to": side.name,
+                "conditions": {name: change_numbers(first, side, name) for name in shown},
+            }
             for side in found[1:]
         ],
         "agreement": [
-            {"models": [a.name, b.name], "conditions": {name: agreed(a, b, name) for name in shown}}
+            {"models": [a.name, b.name], "conditions": {name: profile_agreement(a, b, name) for name in shown}}
             for i, a in enumerate(found)
             for b in found[i + 1 :]
         ],
     }
 
 
-def pareto(found: Sequence[Side], shown: Sequence[str], condition: str) -> list[dict[str, Any]]:
+def pareto_rows(found: Sequence[Side], shown: Sequence[str], condition: str) -> list[dict[str, Any]]:
     """Clean, robust and worst-class accuracy of each side; ρ (WAT) against the first; whom another side dominates:
     it is at least as good in each of these and better in one."""
     rows: list[dict[str, Any]] = []
@@ -191,7 +197,7 @@ def pareto(found: Sequence[Side], shown: Sequence[str], condition: str) -> list[
     return rows
 
 
-def change(a: Side, b: Side, condition: str) -> dict[str, Any]:
+def change_numbers(a: Side, b: Side, condition: str) -> dict[str, Any]:
     x, y, labels, k = a.hits(condition), b.hits(condition), a.first.labels, a.first.k
     if len(x) == len(y) == 1:
         by_class = compare_class_wise(x[0], y[0], labels, k)
@@ -244,7 +250,7 @@ def group_block(found: GroupDifference, decisive: GroupDifference) -> dict[str, 
     }
 
 
-def agreed(a: Side, b: Side, condition: str) -> dict[str, Any]:
+def profile_agreement(a: Side, b: Side, condition: str) -> dict[str, Any]:
     found = measure_agreement(a.accuracy(condition), b.accuracy(condition))
     return {
         "kendall": finite_or_none(found.kendall),
@@ -277,7 +283,7 @@ def print_comparison(console: Console, made: dict[str, Any]) -> None:
         say(console, "intervals cover other test images, not another training: give several seeds of each, A1,A2 B1,B2")
     for pair in made["agreement"]:
         found = pair["conditions"][condition]
-        said = ", ".join(f"{name} {shown(found[name])}" for name in ("kendall", "spearman", "cosine"))
+        said = ", ".join(f"{name} {format_value(found[name])}" for name in ("kendall", "spearman", "cosine"))
         say(console, f"class profiles of {' and '.join(pair['models'])} under {condition}: {said}")
 
 
@@ -289,7 +295,7 @@ def pareto_table(made: dict[str, Any]) -> Table:
     for row in made["models"]:
         name = row["name"] + (f" ({row['trainings']} trainings)" if row["trainings"] > 1 else "")
         cells = [percent(value) for value in row["overall"].values()]
-        cells += [f"{row['worst_class']} {percent(row['worst'])}", shown(row["rho"], sign=True)]
+        cells += [f"{row['worst_class']} {percent(row['worst'])}", format_value(row["rho"], sign=True)]
         table.add_row(Text(name), *map(Text, cells), "dominated" if row["dominated"] else "")
     return table
 
@@ -323,5 +329,5 @@ def change_cells(one: dict[str, Any], several: bool) -> list[Text]:
     return cells
 
 
-def shown(value: float | None, sign: bool = False) -> str:
+def format_value(value: float | None, sign: bool = False) -> str:
     return "–" if value is None else f"{value:+.2f}" if sign else f"{value:.2f}"

@@ -6,7 +6,7 @@ import numpy as np
 
 from leastwise.audit.evidence import MOST_NAMED, Evidence
 from leastwise.report.security_curves import curves, half_lost
-from leastwise.report.terminal.table import pick
+from leastwise.report.terminal.table import find_attackers_pick
 from leastwise.report.text import percent, span
 from leastwise.statistics.intervals import ClassCounts, ClassValues
 from leastwise.statistics.pairwise import Ranking, rank_classes
@@ -17,7 +17,7 @@ SURE = 0.95  # a probability of being the worst class from which no other is nam
 
 
 @dataclass(frozen=True, eq=False)
-class Finding:
+class ConditionStats:
     """Of one condition; fractions."""
 
     names: tuple[str, ...]
@@ -43,11 +43,11 @@ class Finding:
         return rank_classes(self.correct, self.n)
 
 
-def finding(evidence: Evidence, condition: str) -> Finding:
+def compute_stats(evidence: Evidence, condition: str) -> ConditionStats:
     tally = evidence.tally(condition)
     correct, n = tally.correct.numpy(), tally.n.numpy()
     low, high = variance_bounds(correct, n)
-    return Finding(
+    return ConditionStats(
         evidence.names,
         correct,
         n,
@@ -60,13 +60,15 @@ def finding(evidence: Evidence, condition: str) -> Finding:
     )
 
 
-def remarks(found: Finding) -> tuple[str, ...]:
+def certainty_sentences(found: ConditionStats) -> tuple[str, ...]:
     """Sentences on how sure the worst class is, and whether the classes differ at all."""
     candidates = found.candidates
-    likely = [f"{found.names[c]} {shown(found.probability[c])}" for c in candidates]
+    likely = [f"{found.names[c]} {format_probability(found.probability[c])}" for c in candidates]
     if len(candidates) == 1:
         first = candidates[0]
-        said = [f"{found.names[first]} is the worst class with probability {shown(found.probability[first])}"]
+        said = [
+            f"{found.names[first]} is the worst class with probability {format_probability(found.probability[first])}"
+        ]
     elif len(candidates) <= MOST_NAMED:
         said = [f"which class is the worst is open: {', '.join(likely)}"]
     else:
@@ -78,19 +80,19 @@ def remarks(found: Finding) -> tuple[str, ...]:
     return tuple(f"{text[:1].upper()}{text[1:]}." for text in said)
 
 
-def told(evidence: Evidence) -> tuple[str, ...]:
+def headline_details(evidence: Evidence) -> tuple[str, ...]:
     """What the terminal adds to the headline: the worst class without bad luck, and how sure it is."""
-    found = finding(evidence, pick(evidence).condition)
+    found = compute_stats(evidence, find_attackers_pick(evidence).condition)
     worst = found.worst
     corrected = f"{percent(worst.corrected)} % {span(worst.low, worst.high)}"
     return (
         f"The lowest of many measurements is partly bad luck; corrected for it: {corrected}.",
-        *remarks(found),
-        *asides(evidence),
+        *certainty_sentences(found),
+        *side_sentences(evidence),
     )
 
 
-def asides(evidence: Evidence) -> tuple[str, ...]:
+def side_sentences(evidence: Evidence) -> tuple[str, ...]:
     """What was asked for besides: where each class is half lost, and what rounding to 8 bits leaves of the attacks."""
     said = [half_lost(one, evidence.names) for one in curves(evidence)]
     for name in evidence.conditions:
@@ -104,5 +106,5 @@ def asides(evidence: Evidence) -> tuple[str, ...]:
     return tuple(said)
 
 
-def shown(probability: float) -> str:
+def format_probability(probability: float) -> str:
     return "> 99.9 %" if probability > 0.999 else "< 0.1 %" if probability < 0.001 else f"{100 * probability:.1f} %"

@@ -53,16 +53,16 @@ def table_csv(evidence: Evidence) -> str:
 
 
 def table_markdown(evidence: Evidence) -> str:
-    header, rows = cells(evidence)
+    header, rows = table_cells(evidence)
     lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
-    return "".join(f"| {' | '.join(map(markdown, line))} |\n" for line in lines)
+    return "".join(f"| {' | '.join(map(escape_markdown, line))} |\n" for line in lines)
 
 
 def table_latex(evidence: Evidence) -> str:
     """For the booktabs package; the worst class of each condition is bold."""
-    header, rows = cells(evidence)
+    header, rows = table_cells(evidence)
     frame = evidence.frame()
-    lines = [[latex(cell) for cell in row] for row in rows]
+    lines = [[escape_latex(cell) for cell in row] for row in rows]
     for m, lowest in enumerate(frame.accuracy.nan_to_num(1.0).amin(1).tolist()):
         for c, accuracy in enumerate(frame.accuracy[m].tolist()):
             if accuracy == lowest:
@@ -71,11 +71,11 @@ def table_latex(evidence: Evidence) -> str:
     return (
         f"% needs \\usepackage{{booktabs}}; accuracy in percent [95 % Wilson interval]\n"
         f"\\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}\n\\toprule\n"
-        f"{' & '.join(map(latex, header))} \\\\\n\\midrule\n{body}\\bottomrule\n\\end{{tabular}}\n"
+        f"{' & '.join(map(escape_latex, header))} \\\\\n\\midrule\n{body}\\bottomrule\n\\end{{tabular}}\n"
     )
 
 
-def cells(evidence: Evidence) -> tuple[list[str], list[list[str]]]:
+def table_cells(evidence: Evidence) -> tuple[list[str], list[list[str]]]:
     """A header and a row per class, as people read them; the last row is all images together."""
     frame = evidence.frame()
     low, high = wilson_interval(frame.correct.numpy(), frame.n.numpy())
@@ -91,13 +91,13 @@ def cells(evidence: Evidence) -> tuple[list[str], list[list[str]]]:
     return ["class", *frame.conditions], rows
 
 
-def latex(text: str) -> str:
+def escape_latex(text: str) -> str:
     # An opening bracket at the start of a row would be read as the argument of the line break before it.
     escaped = "".join(LATEX.get(letter, letter) for letter in text)
     return f"{{}}{escaped}" if escaped.startswith("[") else escaped
 
 
-def markdown(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Text that no Markdown reader takes for markup or for another cell."""
     safe = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return "".join(f"\\{letter}" if letter in "\\`*_|" else letter for letter in safe)
@@ -105,11 +105,11 @@ def markdown(text: str) -> str:
 
 def csv_text(rows: Sequence[Sequence[str]]) -> str:
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([[inert(cell) for cell in row] for row in rows])
+    csv.writer(out, lineterminator="\n").writerows([[escape_formula(cell) for cell in row] for row in rows])
     return out.getvalue()
 
 
-def inert(cell: str) -> str:
+def escape_formula(cell: str) -> str:
     """A class name that begins like a formula gets an apostrophe; numbers stay as they are."""
     try:
         float(cell)

@@ -14,7 +14,7 @@ from leastwise.audit.evidence import Evidence
 from leastwise.core.json_values import finite_or_none, with_nulls
 from leastwise.insight.confusion import confusion
 from leastwise.insight.outputs import cvc, entropy
-from leastwise.report.condition_stats import Finding, finding
+from leastwise.report.condition_stats import ConditionStats, compute_stats
 from leastwise.statistics.accuracies import (
     boundary_error,
     cvar,
@@ -33,7 +33,7 @@ MANY = 200  # classes from which the groups of a ranking are left out: they take
 
 def fairness(evidence: Evidence, condition: str, cost: "np.ndarray | None" = None) -> dict[str, Any]:
     """Everything papers report on the spread over classes; `cost` is of taking the row's class for the column's."""
-    found = finding(evidence, condition)
+    found = compute_stats(evidence, condition)
     accuracy = found.correct / np.where(found.n > 0, found.n, np.nan)
     counts = confusion(evidence, condition)
     present = int((found.n > 0).sum())
@@ -63,11 +63,11 @@ def fairness(evidence: Evidence, condition: str, cost: "np.ndarray | None" = Non
         "rank_groups": [[evidence.names[c] for c in group] for group in found.ranking.groups]
         if present < MANY
         else None,
-        "game": game(evidence, condition, counts, cost),
+        "game": game_block(evidence, condition, counts, cost),
     }
 
 
-def worst_block(found: Finding) -> dict[str, Any]:
+def worst_block(found: ConditionStats) -> dict[str, Any]:
     """`low` to `high` covers the accuracy of the truly worst class, whichever it is."""
     worst = found.worst
     return {
@@ -81,21 +81,21 @@ def worst_block(found: Finding) -> dict[str, Any]:
     }
 
 
-def game(evidence: Evidence, condition: str, counts: "np.ndarray", cost: "np.ndarray | None") -> dict[str, Any]:
+def game_block(evidence: Evidence, condition: str, counts: "np.ndarray", cost: "np.ndarray | None") -> dict[str, Any]:
     """What an attacker gains who picks the class, and the pair of classes where those were tried.
 
     Without costs every mistake costs 1.
     """
     k = evidence.k
     costs = np.ones((k, k)) - np.eye(k) if cost is None else cost
-    made = {"class": value(source_game(counts, costs), evidence)}
+    made = {"class": value_block(source_game(counts, costs), evidence)}
     reached = evidence.conditions[condition].reached
     if reached.size:
-        made["pair"] = value(pair_game(reached, counts.sum(1), costs), evidence)
+        made["pair"] = value_block(pair_game(reached, counts.sum(1), costs), evidence)
     return made
 
 
-def value(found: GameValue, evidence: Evidence) -> dict[str, Any]:
+def value_block(found: GameValue, evidence: Evidence) -> dict[str, Any]:
     target = {} if found.target is None else {"target": evidence.names[found.target]}
     return (
         {"source": evidence.names[found.source]} | target | {"cost": found.value, "low": found.low, "high": found.high}

@@ -9,9 +9,9 @@ from jaxtyping import Float
 from leastwise.audit.evidence import Evidence
 from leastwise.data.classes import Groups
 from leastwise.insight.confusion import confusion
-from leastwise.report.charts.bars import Bar, Difference, Line, Spec, bars, curves, deviations, differences, ranks
-from leastwise.report.charts.heatmap import Look, heat
-from leastwise.report.class_changes import Change
+from leastwise.report.charts.bars import Bar, DifferenceBar, Line, Spec, bars, curves, deviations, differences, ranks
+from leastwise.report.charts.heatmap import HeatmapStyle, heatmap
+from leastwise.report.class_changes import ClassChange
 from leastwise.report.security_curves import Curve, clean, radius_text
 from leastwise.statistics.intervals import wilson_interval
 
@@ -22,7 +22,7 @@ PAIRS = 10  # confusions named in words
 LABELS, CELL = 110, 15  # pixels of the labels and of a cell of a heat map
 NAMED_LINES = 3  # weakest and strongest security curves that get a name
 
-Matrix = Float[np.ndarray, "k k"]
+ShareMatrix = Float[np.ndarray, "k k"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Pair:
+class ConfusedPair:
     """How many images of one class end as another."""
 
     true: str
@@ -70,7 +70,7 @@ def class_bars(evidence: Evidence, condition: str, order: Sequence[int]) -> list
     ]
 
 
-def shortened(rows: list[Bar]) -> list[Bar]:
+def shorten_bars(rows: list[Bar]) -> list[Bar]:
     """Both ends of a long list, with a row that says what is left out."""
     if len(rows) <= MANY:
         return rows
@@ -83,7 +83,7 @@ def accuracy_figures(evidence: Evidence, order: Sequence[int]) -> list[Figure]:
     for condition in evidence.conditions:
         rows, overall = class_bars(evidence, condition, order), 100 * evidence.tally(condition).overall
         about = f"Accuracy of each class under {condition} with 95 % intervals; overall {overall:.1f} %."
-        made.append(Figure(condition, f"{overall:.1f} % overall", bars(shortened(rows), overall, about)))
+        made.append(Figure(condition, f"{overall:.1f} % overall", bars(shorten_bars(rows), overall, about)))
     return made
 
 
@@ -109,7 +109,7 @@ def group_figures(evidence: Evidence, condition: str) -> list[Figure]:
         rows = sorted(group_bars(evidence, name), key=lambda row: place[row.name])
         overall = 100 * evidence.tally(name).overall
         about = f"Accuracy of each superclass under {name} with 95 % intervals."
-        made.append(Figure(name, f"{overall:.1f} % overall", bars(shortened(rows), overall, about)))
+        made.append(Figure(name, f"{overall:.1f} % overall", bars(shorten_bars(rows), overall, about)))
     return made
 
 
@@ -134,11 +134,11 @@ def deviation_figures(evidence: Evidence, conditions: Sequence[str], order: Sequ
         rows = [Bar(evidence.names[c], deviation[c]) for c in order]
         about = f"Class accuracy minus overall accuracy under {condition}, in points."
         told = f"from {min(deviation[c] for c in order):+.1f} to {max(deviation[c] for c in order):+.1f} points"
-        made.append(Figure(condition, told.replace("-", "−"), deviations(shortened(rows), about)))
+        made.append(Figure(condition, told.replace("-", "−"), deviations(shorten_bars(rows), about)))
     return made
 
 
-def top_pairs(evidence: Evidence, condition: str) -> list[Pair]:
+def top_pairs(evidence: Evidence, condition: str) -> list[ConfusedPair]:
     """The most frequent mistakes, as shares of the true class."""
     counts = confusion(evidence, condition)
     n = counts.sum(1)
@@ -147,7 +147,9 @@ def top_pairs(evidence: Evidence, condition: str) -> list[Pair]:
     best = np.argsort(-wrong, axis=None, kind="stable")[:PAIRS]
     found = [divmod(int(i), evidence.k) for i in best]
     return [
-        Pair(evidence.names[a], evidence.names[b], int(counts[a, b]), int(n[a])) for a, b in found if wrong[a, b] > 0
+        ConfusedPair(evidence.names[a], evidence.names[b], int(counts[a, b]), int(n[a]))
+        for a, b in found
+        if wrong[a, b] > 0
     ]
 
 
@@ -172,7 +174,7 @@ def reachability_figures(evidence: Evidence) -> list[Figure]:
 
 
 def matrix_figure(
-    evidence: Evidence, share: Matrix, present: "np.ndarray", title: str, across: str, about: str
+    evidence: Evidence, share: ShareMatrix, present: "np.ndarray", title: str, across: str, about: str
 ) -> Figure:
     """All classes, or the ones with the largest shares off the diagonal when there are too many to read."""
     wrong = share.copy()
@@ -182,16 +184,18 @@ def matrix_figure(
         busiest = sorted(present.tolist(), key=lambda c: -max(wrong[c].max(), wrong[:, c].max()))[:LARGEST]
         told = f"the {LARGEST} of {len(present):,} classes with the largest shares off the diagonal"
         present = np.array(sorted(busiest))
-    order, firsts = by_group(present.tolist(), evidence.groups)
+    order, firsts = order_by_group(present.tolist(), evidence.groups)
     names = [evidence.names[c] for c in order]
     cells = [(evidence.names[a], evidence.names[b], float(share[a, b])) for a in order for b in order]
     if firsts:
         told += ", superclasses together"
-    spec = heat(cells, names, names, [evidence.names[c] for c in firsts], Look(across), about)
+    spec = heatmap(
+        cells, names, names, style=HeatmapStyle(across), about=about, firsts=[evidence.names[c] for c in firsts]
+    )
     return Figure(title, told, spec, least=LABELS + CELL * len(names))
 
 
-def by_group(classes: Sequence[int], groups: Groups) -> tuple[list[int], list[int]]:
+def order_by_group(classes: Sequence[int], groups: Groups) -> tuple[list[int], list[int]]:
     """Classes with those of a superclass beside each other, and the first of every superclass but the first."""
     if not groups:
         return list(classes), []
@@ -227,10 +231,10 @@ def curve_figure(evidence: Evidence, curve: Curve) -> Figure:
     return Figure(f"Security curves of {curve.attack}", told, curves(lines, curve.norm, about), key)
 
 
-def change_figure(changes: Sequence[Change], condition: str, names: tuple[str, str]) -> Figure:
+def change_figure(changes: Sequence[ClassChange], condition: str, names: tuple[str, str]) -> Figure:
     """Largest fall first."""
     rows = [
-        Difference(
+        DifferenceBar(
             change.name,
             100 * change.paired.difference,
             100 * change.paired.low,
@@ -243,7 +247,7 @@ def change_figure(changes: Sequence[Change], condition: str, names: tuple[str, s
     up = sum(1 for row in rows if row.significant and (row.value or 0.0) > 0)
     down = sum(1 for row in rows if row.significant and (row.value or 0.0) < 0)
     if len(rows) > MANY:
-        rows = [*rows[:END], Difference(f"… {len(rows) - 2 * END:,} more …", None), *rows[-END:]]
+        rows = [*rows[:END], DifferenceBar(f"… {len(rows) - 2 * END:,} more …", None), *rows[-END:]]
     about = f"Change in accuracy of each class under {condition} from {names[0]} to {names[1]}, with 95 % intervals."
     told = f"significantly better: {up:,}; significantly worse: {down:,}; undecided: {len(changes) - up - down:,}"
     return Figure(condition, told, differences(rows, about))

@@ -1,32 +1,41 @@
 """The folders that audits write -> what is in them."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from leastwise.audit.evidence import load_evidence
+from leastwise.audit.evidence import Evidence, load_evidence
 from leastwise.jobs.folder import MANIFEST, RUN
 from leastwise.report.explain.reasons import beside
-from leastwise.report.page.page import Audited
 
 
-def opened(folder: Path) -> Audited:
+@dataclass(frozen=True, eq=False)
+class AuditedModel:
+    """A model under audit: a name to show, what was found, and what else is known of the run."""
+
+    name: str
+    evidence: Evidence
+    run: Mapping[str, Any] = field(default_factory=dict)  # run.json, manifest.json: plain JSON values
+    explained: Mapping[str, Any] | None = None  # explain.json; what the evidence alone gives unless it is there
+
+
+def open_result(folder: Path) -> AuditedModel:
     """One audit, under the name of its model as it was typed, or else of its folder."""
-    run = facts(folder)
+    run = read_run_facts(folder)
     found = load_evidence(folder)
-    return Audited(str(run.get("model") or folder.resolve().name), found, run, beside(folder, found))
+    return AuditedModel(str(run.get("model") or folder.resolve().name), found, run, beside(folder, found))
 
 
-def opened_all(folders: Sequence[Path], names: Sequence[str] = ()) -> tuple[Audited, ...]:
+def open_results(folders: Sequence[Path], names: Sequence[str] = ()) -> tuple[AuditedModel, ...]:
     """Several audits, each with a name of its own."""
-    found = [opened(folder) for folder in folders]
+    found = [open_result(folder) for folder in folders]
     if names and len(names) != len(found):
         raise ValueError(f"{len(found)} results need {len(found)} names, but saw {len(names)}: separate them by commas")
     choices = (
         list(names),
-        told_apart([one.name for one in found]),
+        shorten_names([one.name for one in found]),
         [f.resolve().name for f in folders],
         list(map(str, folders)),
     )
@@ -36,22 +45,22 @@ def opened_all(folders: Sequence[Path], names: Sequence[str] = ()) -> tuple[Audi
     return tuple(replace(one, name=name) for name, one in zip(chosen, found, strict=True))
 
 
-def told_apart(names: Sequence[str]) -> list[str]:
+def shorten_names(names: Sequence[str]) -> list[str]:
     """Paths without the folders and the ending that all of them share; a single one, and other names, stay."""
     parts = [Path(name).parts for name in names]
     most = min(map(len, parts)) - 1  # one word of each stays
-    front = shared(parts, most)
-    back = shared([part[::-1] for part in parts], most - front)
+    front = shared_prefix(parts, most)
+    back = shared_prefix([part[::-1] for part in parts], most - front)
     short = ["/".join(part[front : len(part) - back]) for part in parts]
     return short if len(set(short)) == len(names) > 1 else list(names)
 
 
-def shared(parts: Sequence[Sequence[str]], most: int) -> int:
+def shared_prefix(parts: Sequence[Sequence[str]], most: int) -> int:
     """How many words all of them begin with."""
     return next((at for at in range(most) if len({part[at] for part in parts}) > 1), max(0, most))
 
 
-def facts(folder: Path) -> dict[str, Any]:
+def read_run_facts(folder: Path) -> dict[str, Any]:
     """What a run wrote beside its evidence; nothing where it cannot be read."""
     known: dict[str, Any] = {}
     for name in (MANIFEST, RUN):

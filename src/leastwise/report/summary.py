@@ -19,7 +19,7 @@ from leastwise.statistics.intervals import CONFIDENCE, wilson_interval
 SCHEMA = 2  # 2: the leaderboard's flat keys, fairness, provenance
 
 
-def summary(
+def summarise(
     evidence: Evidence, run: Mapping[str, Any] | None = None, cost: "np.ndarray | None" = None
 ) -> dict[str, Any]:
     """Fractions in [0, 1]; `cv` in percent squared, `mcd` and `std` in points; null for a class without examples.
@@ -38,13 +38,13 @@ def summary(
         "warnings": list(cautions(evidence)),
         "groups": {name: [evidence.names[c] for c in classes] for name, classes in evidence.groups},
         "conditions": {
-            name: condition(frame, row, evidence.groups)
-            | grid(evidence, name)
-            | in_8_bits(evidence, name)
-            | nearest(evidence, name)
+            name: condition_numbers(frame, row, evidence.groups)
+            | grid_numbers(evidence, name)
+            | eight_bit_numbers(evidence, name)
+            | nearest_distances(evidence, name)
             for row, name in enumerate(frame.conditions)
         },
-        "curves": {one.attack: curve(one) for one in curves(evidence)},
+        "curves": {one.attack: curve_numbers(one) for one in curves(evidence)},
         "fairness": {name: fairness(evidence, name, cost) for name in frame.conditions},
         "provenance": provenance(evidence) | known,
     }
@@ -64,7 +64,7 @@ def provenance(evidence: Evidence) -> dict[str, Any]:
     }
 
 
-def condition(frame: ClassFrame, row: int, groups: Groups = ()) -> dict[str, Any]:
+def condition_numbers(frame: ClassFrame, row: int, groups: Groups = ()) -> dict[str, Any]:
     n, correct = frame.n[row].numpy(), frame.correct[row].numpy()
     low, high = wilson_interval(correct, n)
     accuracy = [finite_or_none(a) for a in frame.accuracy[row].tolist()]
@@ -87,33 +87,33 @@ def condition(frame: ClassFrame, row: int, groups: Groups = ()) -> dict[str, Any
         "cv": finite_or_none(1e4 * float(frame.variance[row])),
         "mcd": finite_or_none(100 * float(frame.gap[row])),
         "std": finite_or_none(100 * float(frame.std[row])),
-        "groups": {name: group(n[list(classes)], correct[list(classes)]) for name, classes in groups},
+        "groups": {name: group_numbers(n[list(classes)], correct[list(classes)]) for name, classes in groups},
     }
 
 
-def grid(evidence: Evidence, name: str) -> dict[str, Any]:
+def grid_numbers(evidence: Evidence, name: str) -> dict[str, Any]:
     """Of a grid of attacks: each member on all images."""
     frames = {
         member: ClassFrame.of({name: evidence.against(name, number)}, evidence.names)
         for number, member in enumerate(evidence.members(name))
     }
-    return {"members": {member: condition(frame, 0) for member, frame in frames.items()}} if frames else {}
+    return {"members": {member: condition_numbers(frame, 0) for member, frame in frames.items()}} if frames else {}
 
 
-def in_8_bits(evidence: Evidence, name: str) -> dict[str, Any]:
+def eight_bit_numbers(evidence: Evidence, name: str) -> dict[str, Any]:
     found = evidence.in_8_bits(name)
     if found is None:
         return {}
     return {"in_8_bits": {"n": found.n.tolist(), "correct": found.correct.tolist(), "overall": found.overall}}
 
 
-def nearest(evidence: Evidence, name: str) -> dict[str, Any]:
+def nearest_distances(evidence: Evidence, name: str) -> dict[str, Any]:
     """Median distances to the nearest mistake; null where most of a class survived."""
     found = nearest_mistakes(evidence, name)
     return {} if found is None else {"median_distance": with_nulls(found.tolist())}
 
 
-def curve(one: Curve) -> dict[str, Any]:
+def curve_numbers(one: Curve) -> dict[str, Any]:
     return {
         "eps": list(one.radii),
         "conditions": list(one.conditions),
@@ -124,7 +124,7 @@ def curve(one: Curve) -> dict[str, Any]:
     }
 
 
-def group(n: "np.ndarray", correct: "np.ndarray") -> dict[str, Any]:
+def group_numbers(n: "np.ndarray", correct: "np.ndarray") -> dict[str, Any]:
     """The examples of all classes of a superclass together."""
     low, high = wilson_interval(correct.sum(keepdims=True), n.sum(keepdims=True))
     total = int(n.sum())

@@ -7,7 +7,9 @@ from leastwise.jobs.folder import Event
 from leastwise.training.base import Epoch, Seen
 
 
-def board(folder: Path, names: Sequence[str], watch: Callable[[Event], None]) -> Callable[[Event], None]:
+def record_to_tensorboard(
+    folder: Path, names: Sequence[str], watch: Callable[[Event], None]
+) -> Callable[[Event], None]:
     """A listener that writes every epoch's numbers for TensorBoard, then tells `watch`."""
     try:
         from torch.utils.tensorboard import SummaryWriter

@@ -10,7 +10,7 @@ from leastwise.papers.drawing.given import Given
 from leastwise.papers.drawing.tables import UNDEFINED, plain, signs
 from leastwise.papers.exhibit import Exhibit
 from leastwise.papers.results import Judged, Missing
-from leastwise.report.charts.heatmap import written
+from leastwise.report.charts.heatmap import format_cell
 from leastwise.report.export import csv_text
 
 TIMES = {"%": 100.0, "points": 100.0, "%²": 1e4}  # findings are shares
@@ -115,7 +115,7 @@ def alike(*values: float) -> tuple[str, ...]:
     """With the same decimals, three digits or four of the largest."""
     largest = max((abs(v) for v in values if math.isfinite(v)), default=0.0)
     digits = 0 if largest >= 1000 or largest < TINY else 1 if largest >= 10 else 2 - math.floor(math.log10(largest))
-    return tuple("–" if math.isnan(v) else written(v, digits) for v in values)
+    return tuple("–" if math.isnan(v) else format_cell(v, digits) for v in values)
 
 
 def rows(judged: Sequence[Judged], exhibits: Sequence[Exhibit], scale: str, given: dict[str, Given]) -> tuple[Row, ...]:

@@ -18,14 +18,14 @@ from leastwise.papers.recipes import Measured
 from leastwise.papers.results import Audited, Missing
 from leastwise.report.charts import bars as charts
 from leastwise.report.charts.bars import Bar, Line, class_lines, deviations
-from leastwise.report.charts.heatmap import NAMED, Look, heat
-from leastwise.report.charts.lines import TICKS, Axes, Series, grouped, lines
-from leastwise.report.figures import CELL, LABELS, LARGEST, MANY, Figure, by_group, class_bars, shortened
+from leastwise.report.charts.heatmap import NAMED, HeatmapStyle, heatmap
+from leastwise.report.charts.lines import TICKS, Axes, Series, grouped_bars, lines
+from leastwise.report.figures import CELL, LABELS, LARGEST, MANY, Figure, class_bars, order_by_group, shorten_bars
 
 ENDS = 3  # weakest and strongest classes that a bundle of lines names
-COSINES = Look("", "cosine", "", digits=2, signed=True, least_top=1.0)
-SHARES = Look()
-COUNTS = Look(unit="images")
+COSINES = HeatmapStyle("", "cosine", "", digits=2, signed=True, least_top=1.0)
+SHARES = HeatmapStyle()
+COUNTS = HeatmapStyle(unit="images")
 
 
 def plural(n: int, one: str, more: str = "") -> str:
@@ -41,7 +41,7 @@ def accuracy_panel(given: Given, audited: Audited, title: str) -> Figure:
     order = present(evidence, name)
     total = 100 * evidence.tally(name).overall
     about = f"Accuracy of each class: {title}, with 95 % intervals."
-    rows = shortened(class_bars(evidence, name, order))
+    rows = shorten_bars(class_bars(evidence, name, order))
     return Figure(title, f"{total:.1f} % overall (dashed), {under(name)}", charts.bars(rows, total, about))
 
 
@@ -52,7 +52,7 @@ def deviation_panel(given: Given, audited: Audited, title: str) -> Figure:
     rows = [Bar(evidence.names[c], deviation[c]) for c in present(evidence, name)]
     about = f"Class accuracy minus overall accuracy: {title}, in points."
     told = f"minus {100 * tally.overall:.1f} % overall, {under(name)}"
-    return Figure(title, told, deviations(shortened(rows), about))
+    return Figure(title, told, deviations(shorten_bars(rows), about))
 
 
 def present(evidence: Evidence, name: str) -> list[int]:
@@ -81,7 +81,7 @@ def deviations_of(given: Given, audits: Mapping[str, Audited], title: str, what:
     axes = Axes("class" if len(keep) <= TICKS else "classes, weakest on average first", "points from the class mean")
     about = f"Class accuracy minus the mean of the classes, {title}."
     few = len(keep) <= TICKS
-    spec = grouped(series, labels, axes, about, 280) if few else lines(series, axes, about, labels, 280)
+    spec = grouped_bars(series, labels, axes, about, 280) if few else lines(series, axes, about, labels, 280)
     return Figure(
         f"Deviations, {title}", f"{plural(len(series), what)}, {plural(len(keep), 'class', 'classes')}", spec, least=520
     )
@@ -106,11 +106,11 @@ def largest_p(p: "np.ndarray") -> str:
     return f"every pair has p ≤ {p.max():.2g}" if len(p) > 1 else f"p = {p[0]:.2g}"
 
 
-def square(names: Sequence[str], matrix: "np.ndarray", title: str, told: str, look: Look) -> Figure:
+def square(names: Sequence[str], matrix: "np.ndarray", title: str, told: str, look: HeatmapStyle) -> Figure:
     cells = [(a, b, float(matrix[i, j])) for i, a in enumerate(names) for j, b in enumerate(names)]
     longest = max(map(len, names), default=0)
     least = min(130, 7 * longest) + 40 * len(names) if len(names) <= 12 else LABELS + CELL * len(names)
-    return Figure(title, told, heat(cells, names, names, [], look, title), least=least)
+    return Figure(title, told, heatmap(cells, names, names, style=look, about=title), least=least)
 
 
 def alike(
@@ -177,7 +177,7 @@ def confusion_figure(
     if len(order) > 120:
         busiest = sorted(order, key=lambda c: -int(wrong[c].sum()))[:LARGEST]
         order, told = [c for c in order if c in set(busiest)], f"{told}; the {LARGEST} classes with most mistakes"
-    firsts = by_group(order, evidence.groups)[1] if by_groups else []
+    firsts = order_by_group(order, evidence.groups)[1] if by_groups else []
     return block(evidence.names, values, order, order, title, told, COUNTS if counts else SHARES, firsts, diagonal)
 
 
@@ -188,7 +188,7 @@ def block(
     across: Sequence[int],
     title: str,
     told: str,
-    look: Look,
+    look: HeatmapStyle,
     firsts: Sequence[int] = (),
     diagonal: bool = True,
 ) -> Figure:
@@ -200,7 +200,12 @@ def block(
     least = 130 + 34 * len(across) if len(across) <= 12 else LABELS + CELL * len(across)
     if len(across) > NAMED:
         told, least = f"{told}; point at a cell for its classes", 560
-    return Figure(title, told, heat(cells, rows, columns, [names[c] for c in firsts], look, title), least=least)
+    return Figure(
+        title,
+        told,
+        heatmap(cells, rows, columns, style=look, about=title, firsts=[names[c] for c in firsts]),
+        least=least,
+    )
 
 
 def epoch_figure(

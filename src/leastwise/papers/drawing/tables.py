@@ -7,7 +7,7 @@ from typing import Any
 
 from leastwise.papers.drawing.given import Ours, Value
 from leastwise.papers.printed import Cell, table
-from leastwise.report.export import csv_text, latex
+from leastwise.report.export import csv_text, escape_latex
 
 UNCOMPARED = "nothing here corresponds to it"
 UNDEFINED = "not defined for these results"
@@ -176,7 +176,7 @@ def as_latex(made: Sheet) -> str:
 
 def signs(text: str) -> str:
     """Letters that LaTeX has only as mathematics."""
-    return "".join(SIGNS.get(letter, letter) for letter in latex(text))
+    return "".join(SIGNS.get(letter, letter) for letter in escape_latex(text))
 
 
 def latex_cell(entry: Entry | None) -> str:

@@ -16,7 +16,7 @@ from leastwise.papers.results import Missing, Picture
 from leastwise.papers.scales import scale
 from leastwise.papers.tian2021.exhibits import ALL_SIX, BETAS_OF_DOG, CAT, DOG, shown_classes
 from leastwise.papers.tian2021.tables import TITLES, on_few, table1, table2, table3, table4, table5
-from leastwise.report.charts.lines import Axes, Series, grouped
+from leastwise.report.charts.lines import Axes, Series, grouped_bars
 from leastwise.report.figures import Figure
 
 NAN = float("nan")
@@ -50,7 +50,7 @@ def fig3a(given: Given) -> Drawn:
     names = next(iter(audits.values()))[0].names
     series = [Series(role, tuple(row.tolist())) for role, row in found.items()]
     about = "Class-wise variance of confidence of each defence."
-    spec = grouped(series, given.labels(names), Axes("class", "CVC", lowest=0.0, digits=4), about, 280)
+    spec = grouped_bars(series, given.labels(names), Axes("class", "CVC", lowest=0.0, digits=4), about, 280)
     most = (len(names) - 1) / len(names) ** 2
     figure = Figure("Variance of confidence, clean images", f"at most {most:.3g}", spec, least=520)
     order = np.argsort(np.nanmean(np.stack(list(found.values())), axis=0), kind="stable")
@@ -95,7 +95,7 @@ def fig3bcd(given: Given) -> Drawn:
             ]
             title = f"Image {picture.id} after {step} step{'s' if step != '1' else ''}"
             axes = Axes("class", "confidence", 0.0, 1.0, digits=3)
-            panels.append(Figure(title, "", grouped(series, labels, axes, f"{title}: confidence in each class.")))
+            panels.append(Figure(title, "", grouped_bars(series, labels, axes, f"{title}: confidence in each class.")))
     return Drawn(panels=tuple(panels))
 
 

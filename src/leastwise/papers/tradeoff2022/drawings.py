@@ -17,7 +17,7 @@ from leastwise.papers.results import Audited, Missing
 from leastwise.papers.tradeoff2022.exhibits import BIRD, CAR, CAT, OTHERS
 from leastwise.papers.tradeoff2022.tables import averages, table1, table4, table5
 from leastwise.report.charts.bars import Bar, deviations
-from leastwise.report.charts.lines import Axes, Point, Series, lines, points
+from leastwise.report.charts.lines import Axes, Point, Series, lines, scatter
 from leastwise.report.figures import Figure
 
 NAN = float("nan")
@@ -110,7 +110,7 @@ def plane_figure(given: Given, role: str, title: str) -> Figure:
         Point(float(found.plane[i, 0]), float(found.plane[i, 1]), labels[int(found.evidence.labels[i])]) for i in rows
     ]
     told = f"at most {PER_CLASS} test images of a class"
-    spec = points(drawn, Axes("first feature", "second feature"), f"{title}: features of the test images.")
+    spec = scatter(drawn, Axes("first feature", "second feature"), f"{title}: features of the test images.")
     return Figure(title, told, spec)
 
 

@@ -50,12 +50,12 @@ class Bar:
     about: str = ""  # said when pointing at it; the interval and the number of images unless given
 
 
-def rounded(value: float | None) -> float | None:
+def round_value(value: float | None) -> float | None:
     """Two digits are more than any chart shows, and keep the page small; NaN is missing."""
     return None if value is None or value != value else round(value, 2)
 
 
-def finished(layers: Sequence[alt.Chart], values: Sequence[Spec], height: int, about: str, right: int = 8) -> Spec:
+def finish_chart(layers: Sequence[alt.Chart], values: Sequence[Spec], height: int, about: str, right: int = 8) -> Spec:
     """The layers over one set of values; a layer may bring its own."""
     data = alt.InlineData(values=list(values))
     chart = alt.LayerChart(data=data, layer=list(layers)).properties(
@@ -71,13 +71,13 @@ def finished(layers: Sequence[alt.Chart], values: Sequence[Spec], height: int, a
     return {name: value for name, value in made.items() if name not in ("$schema", "config")}
 
 
-def classes(names: Sequence[str], step: int) -> alt.Y:
+def class_axis(names: Sequence[str], step: int) -> alt.Y:
     """The rows of a list, in the order given; the gap of a shortened list keeps its place."""
     axis = alt.Axis(title=None, labelLimit=215, labelFontSize=11 if step < ROW else 12, labelOverlap=False, grid=False)
     return alt.Y("name:N", sort=list(names), scale=alt.Scale(domain=list(names)), axis=axis)
 
 
-def step_of(rows: Sequence[Any]) -> int:
+def row_height(rows: Sequence[Any]) -> int:
     return ROW if len(rows) <= 24 else FINE
 
 
@@ -86,22 +86,22 @@ def points_axis(title: str) -> alt.Axis:
     return alt.Axis(title=title, format="d", labelExpr=signed, tickCount=5, labelFlush=False)
 
 
-def told(row: Bar) -> str:
+def bar_tooltip(row: Bar) -> str:
     return "" if row.value is None else f"{row.value:.1f} % [{row.low:.1f}, {row.high:.1f}], {row.n:,} images"
 
 
 def bars(rows: Sequence[Bar], overall: float, about: str) -> Spec:
     """Horizontal bars with intervals, the number at the right edge, and a dashed line at the overall accuracy."""
-    step = step_of(rows)
+    step = row_height(rows)
     values = [
         {
             "name": row.name,
-            "value": rounded(row.value),
-            "low": rounded(row.low),
-            "high": rounded(row.high),
+            "value": round_value(row.value),
+            "low": round_value(row.low),
+            "high": round_value(row.high),
             "marked": row.marked,
             "text": "" if row.value is None else f"{row.value:.1f}{MARK if row.marked else ''}",
-            "about": row.about or told(row),
+            "about": row.about or bar_tooltip(row),
         }
         for row in rows
     ]
@@ -110,7 +110,7 @@ def bars(rows: Sequence[Bar], overall: float, about: str) -> Spec:
         scale=alt.Scale(domain=[0, 100]),
         axis=alt.Axis(title="accuracy in %", values=[0, 25, 50, 75, 100], labelFlush=False),
     )
-    base = alt.Chart().encode(y=classes([row.name for row in rows], step))
+    base = alt.Chart().encode(y=class_axis([row.name for row in rows], step))
     tip = [alt.Tooltip("name:N", title="class"), alt.Tooltip("about:N", title="accuracy")]
     fill = alt.when("datum.marked").then(alt.value("var(--weak)")).otherwise(alt.value("var(--bar)"))
     layers = [
@@ -124,28 +124,28 @@ def bars(rows: Sequence[Bar], overall: float, about: str) -> Spec:
             x=alt.value("width"),
             text="text:N",
         ),
-        alt.Chart(alt.InlineData(values=[{"overall": rounded(overall)}]))
+        alt.Chart(alt.InlineData(values=[{"overall": round_value(overall)}]))
         .mark_rule(color="var(--ink)", strokeDash=[4, 3], strokeWidth=1.2)
         .encode(x="overall:Q", tooltip=[alt.Tooltip("overall:Q", title="overall, %")]),
     ]
-    return finished(layers, values, step * len(rows), about)
+    return finish_chart(layers, values, step * len(rows), about)
 
 
 def deviations(rows: Sequence[Bar], about: str, title: str = "points from overall accuracy") -> Spec:
     """Class accuracy minus overall accuracy (Benz): bars to the left are classes that are worse off."""
-    step = step_of(rows)
+    step = row_height(rows)
     reach = max((abs(row.value) for row in rows if row.value is not None), default=1.0)
     reach = 5.0 * (reach // 5 + 1)
     values = [
         {
             "name": row.name,
-            "value": rounded(row.value),
+            "value": round_value(row.value),
             "marked": row.value is not None and row.value < 0,
             "text": "" if row.value is None else f"{row.value:+.1f}".replace("-", "−"),
         }
         for row in rows
     ]
-    base = alt.Chart().encode(y=classes([row.name for row in rows], step))
+    base = alt.Chart().encode(y=class_axis([row.name for row in rows], step))
     x = alt.X(
         "value:Q",
         scale=alt.Scale(domain=[-reach, reach]),
@@ -161,7 +161,7 @@ def deviations(rows: Sequence[Bar], about: str, title: str = "points from overal
         ),
         alt.Chart(alt.InlineData(values=[{"zero": 0}])).mark_rule(color="var(--ink)").encode(x="zero:Q"),
     ]
-    return finished(layers, values, step * len(rows), about)
+    return finish_chart(layers, values, step * len(rows), about)
 
 
 def ranks(rows: Sequence[Bar], overall: float, about: str) -> Spec:
@@ -196,11 +196,11 @@ def ranks(rows: Sequence[Bar], overall: float, about: str) -> Spec:
         ),
         base.mark_line(color="var(--bar)", strokeWidth=2).encode(x=x, y=y),
         base.mark_rule(opacity=0, strokeWidth=3).encode(x=x, tooltip=tip),
-        alt.Chart(alt.InlineData(values=[{"overall": rounded(overall)}]))
+        alt.Chart(alt.InlineData(values=[{"overall": round_value(overall)}]))
         .mark_rule(color="var(--ink)", strokeDash=[4, 3], strokeWidth=1.2)
         .encode(y="overall:Q"),
     ]
-    return finished(layers, [packed], 220, about, right=16)
+    return finish_chart(layers, [packed], 220, about, right=16)
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ def curves(lines: Sequence[Line], norm: str, about: str) -> Spec:
     return class_lines(scaled, title, "eps × 255" if pixels else "eps", about)
 
 
-def whole(steps: Sequence[float], most: int = 8) -> list[int]:
+def whole_ticks(steps: Sequence[float], most: int = 8) -> list[int]:
     """Ticks at whole numbers from 1, such as epochs: every one, or every second, fifth, tenth …"""
     last = int(max(steps, default=1))
     apart = next(n for n in (1, 2, 5, 10, 20, 25, 50, 100, last) if last <= most * n)
@@ -231,7 +231,7 @@ def whole(steps: Sequence[float], most: int = 8) -> list[int]:
 def class_lines(lines: Sequence[Line], title: str, short: str, about: str, band: bool = False) -> Spec:
     """Accuracy of classes over some number; `band` shades what lies between the best and the worst of them."""
     values = [
-        {"name": line.name, "eps": e, "value": rounded(a), "kind": line.kind}
+        {"name": line.name, "eps": e, "value": round_value(a), "kind": line.kind}
         for line in lines
         for e, a in zip(line.eps, line.accuracy, strict=True)
     ]
@@ -245,7 +245,7 @@ def class_lines(lines: Sequence[Line], title: str, short: str, about: str, band:
     shape = alt.Shape(
         "kind:N", scale=alt.Scale(domain=kinds, range=["circle", "diamond", "square", "cross"]), legend=None
     )
-    ticks: Spec = {"values": whole(lines[0].eps)} if short == "epoch" and lines else {"tickCount": 6}
+    ticks: Spec = {"values": whole_ticks(lines[0].eps)} if short == "epoch" and lines else {"tickCount": 6}
     axis = alt.Axis(title=title, grid=False, format=NUMBERS, **ticks)
     x = alt.X("eps:Q", scale=alt.Scale(nice=False), axis=axis)
     y = alt.Y(
@@ -272,11 +272,11 @@ def class_lines(lines: Sequence[Line], title: str, short: str, about: str, band:
             .encode(x=x, y=alt.Y("least:Q", title="accuracy in %"), y2="most:Q")
         )
         layers = [ends, *layers]
-    return finished(layers, values, 300, about, right=16)
+    return finish_chart(layers, values, 300, about, right=16)
 
 
 @dataclass(frozen=True)
-class Difference:
+class DifferenceBar:
     """A change in points with its interval; significant ones are filled and have a star."""
 
     name: str
@@ -287,14 +287,14 @@ class Difference:
     p: float = 1.0
 
 
-def differences(rows: Sequence[Difference], about: str) -> Spec:
-    step = step_of(rows)
+def differences(rows: Sequence[DifferenceBar], about: str) -> Spec:
+    step = row_height(rows)
     values = [
         {
             "name": row.name,
-            "value": rounded(row.value),
-            "low": rounded(row.low),
-            "high": rounded(row.high),
+            "value": round_value(row.value),
+            "low": round_value(row.low),
+            "high": round_value(row.high),
             "kind": "significant" if row.significant else "open",
             "text": "" if row.value is None else f"{row.value:+.1f}{' *' if row.significant else ''}".replace("-", "−"),
             "p": f"{row.p:.2g}",
@@ -315,7 +315,7 @@ def differences(rows: Sequence[Difference], about: str) -> Spec:
         alt.Tooltip("high:Q", title="to", format="+.1f"),
         alt.Tooltip("p:N", title="p, corrected"),
     ]
-    base = alt.Chart().encode(y=classes([row.name for row in rows], step))
+    base = alt.Chart().encode(y=class_axis([row.name for row in rows], step))
     inside = alt.when("datum.kind === 'significant'").then(alt.value("var(--bar)")).otherwise(alt.value("var(--paper)"))
     layers = [
         alt.Chart(alt.InlineData(values=[{"zero": 0}])).mark_rule(color="var(--ink)").encode(x="zero:Q"),
@@ -328,4 +328,4 @@ def differences(rows: Sequence[Difference], about: str) -> Spec:
             text="text:N",
         ),
     ]
-    return finished(layers, values, step * len(rows), about)
+    return finish_chart(layers, values, step * len(rows), about)

@@ -9,7 +9,7 @@ from typing import Any
 
 import altair as alt
 
-from leastwise.report.charts.bars import NUMBERS, Spec, finished, whole
+from leastwise.report.charts.bars import NUMBERS, Spec, finish_chart, whole_ticks
 
 COLOURS = [f"var(--s{n})" for n in range(1, 11)]
 SHAPES = ["circle", "square", "diamond", "triangle-up", "cross", "triangle-down"]
@@ -38,7 +38,7 @@ class Axes:
     digits: int = 1
 
 
-def neat(value: float | None) -> float | None:
+def four_digits(value: float | None) -> float | None:
     """Four digits are more than any chart shows; NaN is missing."""
     return None if value is None or value != value else float(f"{value:.4g}")
 
@@ -53,7 +53,7 @@ def legend(names: Sequence[str]) -> alt.Legend | None:
     return alt.Legend(title=None, orient="bottom", columns=columns, labelLimit=320, symbolSize=70)
 
 
-def told_apart(names: Sequence[str], styles: Sequence[tuple[int, int] | None] = ()) -> dict[str, Any]:
+def series_channels(names: Sequence[str], styles: Sequence[tuple[int, int] | None] = ()) -> dict[str, Any]:
     """Colour, dash and shape of each series; one legend for all three."""
     count, shown = len(names), legend(names)
     if shown is None:
@@ -94,22 +94,22 @@ def category_axis(categories: Sequence[str], title: str) -> alt.X:
     return alt.X("at:N", sort=list(categories), scale=alt.Scale(domain=list(categories)), axis=axis)
 
 
-def ruled(axes: Axes) -> list[alt.Chart]:
+def rule_layers(axes: Axes) -> list[alt.Chart]:
     if axes.rule is None:
         return []
     value, what = axes.rule
-    data = alt.InlineData(values=[{"rule": neat(value), "what": what}])
+    data = alt.InlineData(values=[{"rule": four_digits(value), "what": what}])
     tip = [alt.Tooltip("what:N", title="line"), alt.Tooltip("rule:Q", title="value")]
     rule = alt.Chart(data).mark_rule(color="var(--ink)", strokeDash=[4, 3], strokeWidth=1.2)
     return [rule.encode(y=alt.Y("rule:Q", title=axes.up), tooltip=tip)]
 
 
-def rows_of(series: Sequence[Series], categories: Sequence[str]) -> list[Spec]:
+def series_rows(series: Sequence[Series], categories: Sequence[str]) -> list[Spec]:
     made: list[Spec] = []
     for one in series:
-        places: list[str | float | None] = [*categories] if categories else [neat(x) for x in one.x]
+        places: list[str | float | None] = [*categories] if categories else [four_digits(x) for x in one.x]
         made += [
-            {"series": one.name, "at": at, "value": neat(value)}
+            {"series": one.name, "at": at, "value": four_digits(value)}
             for at, value in zip(places, one.y, strict=True)
             if value is not None and value == value
         ]
@@ -121,7 +121,7 @@ def ticks_at(series: Sequence[Series]) -> dict[str, Any]:
     places = sorted({x for one in series for x in one.x})
     if 0 < len(places) <= FEW:
         return {"values": places}
-    return {"values": whole(places)} if all(x == int(x) for x in places) else {}
+    return {"values": whole_ticks(places)} if all(x == int(x) for x in places) else {}
 
 
 def lines(series: Sequence[Series], axes: Axes, about: str, categories: Sequence[str] = (), height: int = 240) -> Spec:
@@ -134,7 +134,7 @@ def lines(series: Sequence[Series], axes: Axes, about: str, categories: Sequence
             scale=alt.Scale(nice=False, zero=False),
             axis=alt.Axis(title=axes.across, grid=False, format=NUMBERS, **ticks_at(series)),
         )
-    apart = told_apart([one.name for one in series], [one.style for one in series])
+    apart = series_channels([one.name for one in series], [one.style for one in series])
     tip = [
         alt.Tooltip("series:N", title="series"),
         alt.Tooltip("at:N", title=axes.across),
@@ -148,13 +148,15 @@ def lines(series: Sequence[Series], axes: Axes, about: str, categories: Sequence
             color=apart["color"], shape=apart["shape"], tooltip=tip
         ),
     ]
-    return finished([*layers, *ruled(axes)], rows_of(series, categories), height, about, right=16)
+    return finish_chart([*layers, *rule_layers(axes)], series_rows(series, categories), height, about, right=16)
 
 
-def grouped(series: Sequence[Series], categories: Sequence[str], axes: Axes, about: str, height: int = 240) -> Spec:
+def grouped_bars(
+    series: Sequence[Series], categories: Sequence[str], axes: Axes, about: str, height: int = 240
+) -> Spec:
     """Bars of several series beside each other in each category."""
     names = [one.name for one in series]
-    apart = told_apart(names)
+    apart = series_channels(names)
     tip = [
         alt.Tooltip("series:N", title="series"),
         alt.Tooltip("at:N", title=axes.across),
@@ -163,8 +165,8 @@ def grouped(series: Sequence[Series], categories: Sequence[str], axes: Axes, abo
     base = alt.Chart().encode(
         x=category_axis(categories, axes.across), xOffset=alt.XOffset("series:N", sort=names), y=y_axis(axes)
     )
-    layers = [base.mark_bar(cornerRadiusEnd=1).encode(color=apart["color"], tooltip=tip), *ruled(axes)]
-    return finished(layers, rows_of(series, categories), height, about)
+    layers = [base.mark_bar(cornerRadiusEnd=1).encode(color=apart["color"], tooltip=tip), *rule_layers(axes)]
+    return finish_chart(layers, series_rows(series, categories), height, about)
 
 
 @dataclass(frozen=True)
@@ -175,11 +177,11 @@ class Point:
     label: str = ""  # written beside it
 
 
-def points(given: Sequence[Point], axes: Axes, about: str, height: int = 300, size: int = 14) -> Spec:
+def scatter(given: Sequence[Point], axes: Axes, about: str, height: int = 300, size: int = 14) -> Spec:
     """Points in a plane, coloured and shaped by their group."""
     groups = list(dict.fromkeys(point.group for point in given))
-    apart = told_apart(groups)
-    values = [{"x": neat(p.x), "y": neat(p.y), "series": p.group, "label": p.label} for p in given]
+    apart = series_channels(groups)
+    values = [{"x": four_digits(p.x), "y": four_digits(p.y), "series": p.group, "label": p.label} for p in given]
     tip = [
         alt.Tooltip("label:N" if any(p.label for p in given) else "series:N", title="class"),
         alt.Tooltip("x:Q", title=axes.across),
@@ -196,4 +198,4 @@ def points(given: Sequence[Point], axes: Axes, about: str, height: int = 300, si
     )
     named = base.mark_text(align="left", dx=7, dy=-5).encode(text="label:N") if any(p.label for p in given) else None
     layers = [mark] if named is None else [mark, named]
-    return finished(layers, values, height, about, right=60 if named is not None else 16)
+    return finish_chart(layers, values, height, about, right=60 if named is not None else 16)

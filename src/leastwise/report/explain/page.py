@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from leastwise.report.charts.heatmap import Look, heat
-from leastwise.report.charts.lines import TICKS, Axes, Point, Series, grouped, lines, points
+from leastwise.report.charts.heatmap import HeatmapStyle, heatmap
+from leastwise.report.charts.lines import TICKS, Axes, Point, Series, grouped_bars, lines, scatter
 from leastwise.report.explain.reasons import filled
 from leastwise.report.figures import CELL, LABELS, Figure
 from leastwise.report.html import number_figures
@@ -17,7 +17,7 @@ ROWS = 40  # rows of the table
 MOST = 200  # classes up to which lines over all of them are drawn: their names alone would double the page
 LARGEST = 30  # classes up to which matrices are drawn
 Made = Mapping[str, Any]
-COSINES = Look("", "cosine", "", digits=2, signed=True, least_top=1.0)
+COSINES = HeatmapStyle("", "cosine", "", digits=2, signed=True, least_top=1.0)
 
 
 def part(made: Made, specs: list[Any]) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def figures(made: Made) -> list[Figure]:
         )
         axes = Axes(f"accuracy under {base}, %", f"accuracy under {condition}, %")
         about = f"Each class: accuracy under {base} and under {condition}."
-        found.append(Figure("Clean difficulty and robustness", told, points(dots, axes, about, 260, 50)))
+        found.append(Figure("Clean difficulty and robustness", told, scatter(dots, axes, about, 260, 50)))
     found.append(ranking(made, made["in_flow"], "Where mistakes end", f"share of all mistakes under {condition}, %"))
     if made["drop_share"] is not None:
         title = f"Share of the fall from {base} to {condition}"
@@ -183,7 +183,7 @@ def ranking(made: Made, values: Sequence[float | None], title: str, up: str) -> 
     names = [made["classes"][c] for c in order]
     series = Series("share", tuple(100 * (values[c] or 0.0) for c in order))
     told = f"the {len(order)} largest of {len(known):,}" if len(known) > len(order) else "largest first"
-    return Figure(title, told, grouped([series], names, Axes("class", up), f"{title}, largest first."))
+    return Figure(title, told, grouped_bars([series], names, Axes("class", up), f"{title}, largest first."))
 
 
 def by_class(
@@ -206,7 +206,7 @@ def maps(made: Made) -> list[Figure]:
         dots = [Point(x, y, names[int(c)]) for x, y, c in made["plane"]]
         title = "Features in the plane where the class means lie farthest apart"
         axes = Axes("first direction", "second direction")
-        found.append(Figure(title, "some images of each class", points(dots, axes, f"{title}.", 360, 16)))
+        found.append(Figure(title, "some images of each class", scatter(dots, axes, f"{title}.", 360, 16)))
     if made["logit_similarity"] is not None and len(order) <= LARGEST:
         matrix = np.array([filled(row) for row in made["logit_similarity"]])
         if not np.isnan(matrix).all():
@@ -215,15 +215,15 @@ def maps(made: Made) -> list[Figure]:
     if made["homing"] is not None and len(order) <= LARGEST:
         matrix = np.array([filled(row) for row in made["homing"]["homed"]])
         title = "Homing: images that come right when the column’s class is removed"
-        look = Look("removed class", "images", digits=0)
+        look = HeatmapStyle("removed class", "images", digits=0)
         found.append(square([names[c] for c in order], matrix[np.ix_(order, order)], title, look))
     return found
 
 
-def square(names: Sequence[str], matrix: "np.ndarray", title: str, look: Look) -> Figure:
+def square(names: Sequence[str], matrix: "np.ndarray", title: str, look: HeatmapStyle) -> Figure:
     cells = [(a, b, float(matrix[i, j])) for i, a in enumerate(names) for j, b in enumerate(names)]
     least = 130 + 40 * len(names) if len(names) <= 12 else LABELS + CELL * len(names)
-    return Figure(title, "", heat(cells, names, names, [], look, title), least=least)
+    return Figure(title, "", heatmap(cells, names, names, style=look, about=title), least=least)
 
 
 def table(made: Made) -> tuple[list[str], list[list[str]]]:

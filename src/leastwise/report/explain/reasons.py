@@ -22,7 +22,7 @@ from leastwise.insight.features import Moments, inter_class_similarity, intra_cl
 from leastwise.insight.homing import homing, homing_gain
 from leastwise.insight.outputs import cvc, entropy, extremes
 from leastwise.report.security_curves import clean as clean_conditions
-from leastwise.report.terminal.table import pick
+from leastwise.report.terminal.table import find_attackers_pick
 
 SCHEMA = 2
 FILE = "explain.json"
@@ -106,7 +106,7 @@ def reasons(
 
 def usual(evidence: Evidence) -> str:
     """The condition that is explained unless another one is named: where the worst class is lowest."""
-    return pick(evidence).condition
+    return find_attackers_pick(evidence).condition
 
 
 def carried(made: dict[str, Any], kept: Mapping[str, Any] | None) -> dict[str, Any]:

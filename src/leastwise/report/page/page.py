@@ -2,21 +2,21 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
 from leastwise.audit.evidence import Evidence
 from leastwise.audit.masking import cautions
 from leastwise.core.recipe import difference
-from leastwise.report.class_changes import changes
-from leastwise.report.condition_stats import Finding, asides, finding, remarks
+from leastwise.report.class_changes import list_changes
+from leastwise.report.condition_stats import ConditionStats, certainty_sentences, compute_stats, side_sentences
 from leastwise.report.explain.reasons import reasons
 from leastwise.report.export import table_csv, table_latex, table_markdown
 from leastwise.report.html import number_figures, render_page
 from leastwise.report.page.citations import bibtex, row_of, used
+from leastwise.report.results import AuditedModel
 from leastwise.report.security_curves import curves
-from leastwise.report.terminal.table import pick, same_images, what_changed
+from leastwise.report.terminal.table import find_attackers_pick, same_images, what_changed
 from leastwise.report.text import percent, span
 from leastwise.statistics.intervals import CONFIDENCE, wilson_interval
 
@@ -24,17 +24,7 @@ CLEAN = "clean"
 FEW_MODELS = 3  # of which all pairs are compared
 
 
-@dataclass(frozen=True, eq=False)
-class Audited:
-    """A model under audit: a name to show, what was found, and what else is known of the run."""
-
-    name: str
-    evidence: Evidence
-    run: Mapping[str, Any] = field(default_factory=dict)  # run.json, manifest.json: plain JSON values
-    explained: Mapping[str, Any] | None = None  # explain.json; what the evidence alone gives unless it is there
-
-
-def page(models: Sequence[Audited], title: str = "Class-wise robustness audit") -> str:
+def make_page(models: Sequence[AuditedModel], title: str = "Class-wise robustness audit") -> str:
     """The page of one model, or of several side by side; of more than three the first is compared with the others."""
     if not models:
         raise ValueError("a page needs at least one audit, but saw none: give the folder of a result")
@@ -44,10 +34,10 @@ def page(models: Sequence[Audited], title: str = "Class-wise robustness audit") 
         raise ValueError("evidence without images or conditions has nothing to show: audit again")
     specs: list[Any] = []
     exports: list[dict[str, str]] = []
-    comparisons = compared_models(models, specs)
+    comparisons = compare_models(models, specs)
     made = {model.name: model.explained or reasons(model.evidence) for model in models}
-    alike = agreement(made, specs)
-    views = [view(model, made[model.name], specs, exports) for model in models]
+    alike = describe_agreement(made, specs)
+    views = [describe_model(model, made[model.name], specs, exports) for model in models]
     conditions = list(dict.fromkeys(name for model in models for name in model.evidence.conditions))
     works = used(conditions, bool(comparisons))
     return render_page(
@@ -68,8 +58,8 @@ def page(models: Sequence[Audited], title: str = "Class-wise robustness audit") 
     )
 
 
-def view(
-    model: Audited, made: Mapping[str, Any] | None, specs: list[Any], exports: list[dict[str, str]]
+def describe_model(
+    model: AuditedModel, made: Mapping[str, Any] | None, specs: list[Any], exports: list[dict[str, str]]
 ) -> dict[str, Any]:
     """Everything the template shows of one model."""
     from leastwise.report.explain.page import part
@@ -88,8 +78,8 @@ def view(
     )
 
     evidence = model.evidence
-    chosen = pick(evidence)
-    found = {name: finding(evidence, name) for name in evidence.conditions}
+    chosen = find_attackers_pick(evidence)
+    found = {name: compute_stats(evidence, name) for name in evidence.conditions}
     order = weakest_first(evidence, chosen.condition)
     many = len(order) > MANY
     deviating = [name for name in dict.fromkeys((CLEAN, chosen.condition)) if name in evidence.conditions]
@@ -97,13 +87,13 @@ def view(
     return {
         "name": model.name,
         "pick": chosen,
-        "corrected": corrected(found[chosen.condition], " %"),
-        "notes": (*remarks(found[chosen.condition]), *asides(evidence)),
+        "corrected": corrected_worst(found[chosen.condition], " %"),
+        "notes": (*certainty_sentences(found[chosen.condition]), *side_sentences(evidence)),
         "k": len(order),
         "n": len(evidence.ids),
         "many": many,
         "end": END,
-        "glance": glance(evidence, found),
+        "glance": glance_rows(evidence, found),
         "bars": number_figures(accuracy_figures(evidence, order), specs),
         "ranks": number_figures(rank_figures(evidence), specs) if many else [],
         "groups": number_figures(group_figures(evidence, chosen.condition), specs) if evidence.groups else [],
@@ -120,12 +110,12 @@ def view(
         "conditions": list(evidence.conditions),
         "rows": class_rows(evidence, order),
         "grouped": bool(evidence.groups),
-        "provenance": provenance(model),
+        "provenance": provenance_rows(model),
         "recipe": json.dumps(json.loads(evidence.recipe), indent=1, sort_keys=True, ensure_ascii=False),
     }
 
 
-def agreement(made: Mapping[str, Mapping[str, Any] | None], specs: list[Any]) -> dict[str, Any] | None:
+def describe_agreement(made: Mapping[str, Mapping[str, Any] | None], specs: list[Any]) -> dict[str, Any] | None:
     """Whether the models find the same classes hard; nothing of one model, or of models of different classes."""
     from leastwise.report.explain.text import between
 
@@ -135,12 +125,12 @@ def agreement(made: Mapping[str, Mapping[str, Any] | None], specs: list[Any]) ->
     return between(known, specs)
 
 
-def corrected(found: Finding, unit: str = "") -> str:
+def corrected_worst(found: ConditionStats, unit: str = "") -> str:
     """The worst class without the bad luck of being picked as the lowest."""
     return f"{percent(found.worst.corrected)}{unit} {span(found.worst.low, found.worst.high)}"
 
 
-def glance(evidence: Evidence, found: Mapping[str, Finding]) -> list[dict[str, str]]:
+def glance_rows(evidence: Evidence, found: Mapping[str, ConditionStats]) -> list[dict[str, str]]:
     """A row per condition: the numbers papers print, and the same without noise."""
     frame = evidence.frame()
     low, high = wilson_interval(frame.correct.sum(1).numpy(), frame.n.sum(1).numpy())
@@ -158,7 +148,7 @@ def glance(evidence: Evidence, found: Mapping[str, Finding]) -> list[dict[str, s
                 "worst": frame.names[worst] if ties == 1 else f"{ties} classes",
                 "accuracy": percent(float(frame.accuracy[m, worst])),
                 "accuracy_span": span(class_low[m, worst], class_high[m, worst]),
-                "corrected": corrected(one),
+                "corrected": corrected_worst(one),
                 "cv": f"{1e4 * float(frame.variance[m]):.1f}",
                 "spread": ""
                 if one.spread.used < 2
@@ -189,7 +179,7 @@ def class_rows(evidence: Evidence, order: Sequence[int]) -> list[dict[str, Any]]
     ]
 
 
-def provenance(model: Audited) -> list[tuple[str, str]]:
+def provenance_rows(model: AuditedModel) -> list[tuple[str, str]]:
     evidence = model.evidence
     recipe = json.loads(evidence.recipe)
     passes = [f"{name}: {r.forwards:,} forward, {r.backwards:,} backward" for name, r in evidence.conditions.items()]
@@ -200,7 +190,7 @@ def provenance(model: Audited) -> list[tuple[str, str]]:
     return rows + [(name, value if isinstance(value, str) else json.dumps(value)) for name, value in model.run.items()]
 
 
-def compared_models(models: Sequence[Audited], specs: list[Any]) -> list[dict[str, Any]]:
+def compare_models(models: Sequence[AuditedModel], specs: list[Any]) -> list[dict[str, Any]]:
     """Every pair of a few models, of many the first with each other, where both saw the same images."""
     from leastwise.report.figures import (
         change_figure,
@@ -213,7 +203,7 @@ def compared_models(models: Sequence[Audited], specs: list[Any]) -> list[dict[st
             continue
         apart = different_attacks(first.evidence, other.evidence)
         common = [n for n in first.evidence.conditions if n in other.evidence.conditions and n not in apart]
-        condition = pick(first.evidence).condition
+        condition = find_attackers_pick(first.evidence).condition
         condition = condition if condition in common else common[-1] if common else ""
         names = (first.name, other.name)
         left_out = [
@@ -224,7 +214,7 @@ def compared_models(models: Sequence[Audited], specs: list[Any]) -> list[dict[st
                 made.append({"names": names, "sentence": " ".join(left_out), "figures": []})
             continue
         shown = [name for name in dict.fromkeys((CLEAN, condition)) if name in common]
-        found = [change_figure(changes(first.evidence, other.evidence, name), name, names) for name in shown]
+        found = [change_figure(list_changes(first.evidence, other.evidence, name), name, names) for name in shown]
         sentence = what_changed(first.evidence, other.evidence, names, condition) if CLEAN in common else ""
         said = " ".join([sentence, *left_out]).strip()
         made.append({"names": names, "sentence": said, "figures": number_figures(found, specs)})

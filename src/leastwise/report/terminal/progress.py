@@ -29,13 +29,13 @@ from leastwise.training.loop import StepProgress
 LINE_EVERY = 5.0  # seconds between plain lines
 WARM_UP = 2.0  # seconds before the time left is worth saying
 
-Show = Callable[[float, str], None]  # fraction done, and a note
+ShowFraction = Callable[[float, str], None]  # fraction done, and a note
 
 
 @contextmanager
 def progress(console: Console, label: str, names: Sequence[str]) -> Iterator[Callable[[Event], None]]:
     """A listener for the events of a training or an audit that shows how far it is and what it found so far."""
-    shown = bar(console, label) if console.is_terminal else lines(console, label)
+    shown = progress_bar(console, label) if console.is_terminal else progress_lines(console, label)
     with shown as show:
 
         def watch(event: Event) -> None:
@@ -112,7 +112,7 @@ def tally_text(tally: Tally, names: Sequence[str]) -> str:
 
 
 @contextmanager
-def bar(console: Console, label: str) -> Iterator[Show]:
+def progress_bar(console: Console, label: str) -> Iterator[ShowFraction]:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
@@ -126,7 +126,7 @@ def bar(console: Console, label: str) -> Iterator[Show]:
 
 
 @contextmanager
-def lines(console: Console, label: str) -> Iterator[Show]:
+def progress_lines(console: Console, label: str) -> Iterator[ShowFraction]:
     first: list[tuple[float, float]] = []  # when, and how far: work that goes on begins in the middle
     said = 0.0
 
@@ -154,12 +154,14 @@ def time_left(begun: float, already: float, now: float, fraction: float) -> floa
 @contextmanager
 def steps(console: Console, label: str) -> Iterator[Callable[[int, int], None]]:
     """A listener for (done, total) that shows nothing unless something is counted."""
-    shown: list[Show] = []
+    shown: list[ShowFraction] = []
     with ExitStack() as stack:
 
         def watch(done: int, total: int) -> None:
             if not shown:
-                shown.append(stack.enter_context((bar if console.is_terminal else lines)(console, label)))
+                shown.append(
+                    stack.enter_context((progress_bar if console.is_terminal else progress_lines)(console, label))
+                )
             shown[0](done / total, f"{done:,} of {total:,}")
 
         yield watch

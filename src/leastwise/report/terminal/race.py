@@ -18,7 +18,7 @@ FEW = 10  # classes that a sentence names
 
 
 @contextmanager
-def racing(console: Console, names: Sequence[str]) -> Iterator[Callable[[Event], None]]:
+def show_race(console: Console, names: Sequence[str]) -> Iterator[Callable[[Event], None]]:
     """A listener that says who leaves the race, and in between how many are in it. Nobody knows how long it takes."""
     said = time.monotonic()
     with console.status("race: preparing the model") as status:
@@ -29,7 +29,7 @@ def racing(console: Console, names: Sequence[str]) -> Iterator[Callable[[Event],
                 say(console, f"race: attacks use the model {event.prepared}")
             if not isinstance(event, Round):
                 return
-            for text in left(event, names):
+            for text in leaving_lines(event, names):
                 say(console, text)
             standing = f"race: {event.spent:,} images attacked, {len(event.contenders)} classes may be the worst"
             status.update(standing)
@@ -40,7 +40,7 @@ def racing(console: Console, names: Sequence[str]) -> Iterator[Callable[[Event],
         yield watch
 
 
-def left(found: Round, names: Sequence[str]) -> list[str]:
+def leaving_lines(found: Round, names: Sequence[str]) -> list[str]:
     """Which classes left the race in this round, and what beat them to the last place."""
 
     def seen(c: int) -> str:

@@ -89,7 +89,7 @@ def worst_cell(frame: ClassFrame, row: int) -> str:
 
 
 @dataclass(frozen=True)
-class Pick:
+class AttackersPick:
     """The class an attacker would pick, under the condition where the worst class is lowest."""
 
     condition: str
@@ -100,7 +100,7 @@ class Pick:
     overall: str
 
 
-def pick(evidence: Evidence) -> Pick:
+def find_attackers_pick(evidence: Evidence) -> AttackersPick:
     frame = evidence.frame()
     lowest = lowest_accuracy(frame)
     overall: list[float] = frame.overall.tolist()
@@ -108,7 +108,7 @@ def pick(evidence: Evidence) -> Pick:
     row = min(range(len(lowest)), key=lambda r: (lowest[r], overall[r], -r))
     worst = int(frame.worst[row])
     low, high = wilson_interval(frame.correct[row].numpy(), frame.n[row].numpy())
-    return Pick(
+    return AttackersPick(
         frame.conditions[row],
         frame.names[worst],
         int((frame.accuracy[row] == lowest[row]).sum()),
@@ -120,7 +120,7 @@ def pick(evidence: Evidence) -> Pick:
 
 def headline(evidence: Evidence) -> str:
     """Which class an attacker would pick, under the condition with the lowest worst class."""
-    found = pick(evidence)
+    found = find_attackers_pick(evidence)
     picked = found.picked if found.ties == 1 else f"any of {found.ties} classes"
     return (
         f"An attacker would pick {picked}: {found.accuracy} % {found.interval} "
@@ -134,7 +134,7 @@ def same_images(a: Evidence, b: Evidence) -> bool:
     )
 
 
-def compared(a: Evidence, b: Evidence, condition: str, cls: int | None = None) -> PairedComparison:
+def compare_pair(a: Evidence, b: Evidence, condition: str, cls: int | None = None) -> PairedComparison:
     """B against A on the same images, of one class or of all."""
     if not same_images(a, b):
         raise ValueError("models can be paired only on the same images: audit both on the same data")
@@ -149,12 +149,12 @@ def what_changed(a: Evidence, b: Evidence, names: tuple[str, str], condition: st
         return f"{100 * p.difference:+.1f} points {span(p.low, p.high)}"
 
     present = sorted(set(a.labels.tolist()))
-    by_class = {a.names[c]: compared(a, b, condition, c) for c in present}
+    by_class = {a.names[c]: compare_pair(a, b, condition, c) for c in present}
     least = min(by_class, key=lambda name: by_class[name].difference)
     most = max(by_class, key=lambda name: by_class[name].difference)
-    whole = compared(a, b, condition)
+    whole = compare_pair(a, b, condition)
     return (
         f"On the same {whole.n:,} images {names[1]} changes accuracy under {condition} by {points(whole)} against "
-        f"{names[0]}, and clean accuracy by {points(compared(a, b, 'clean'))}; class by class the change under "
+        f"{names[0]}, and clean accuracy by {points(compare_pair(a, b, 'clean'))}; class by class the change under "
         f"{condition} runs from {points(by_class[least])} for {least} to {points(by_class[most])} for {most}."
     )
