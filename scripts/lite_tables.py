@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from leastwise.papers.claims.table import CLAIMS
-from leastwise.papers.drawing.claims import NOT_MEASURED, counted
+from leastwise.papers.drawing.claims import NOT_MEASURED, count_verdicts
 from leastwise.papers.registry import PAPERS
 from leastwise.report.charts.heatmap import format_cell
 
@@ -66,7 +66,7 @@ def verdicts() -> list[str]:
         for line in read(PAGES / paper / "claims.csv"):
             found.setdefault(line["claim"], {})[line["exhibit"], line["measured on"]] = line["verdict"]
     measured = {claim: [v for v in cases.values() if v != NOT_MEASURED] for claim, cases in found.items()}
-    said = {claim: counted(cases) if cases else NOT_MEASURED for claim, cases in measured.items()}
+    said = {claim: count_verdicts(cases) if cases else NOT_MEASURED for claim, cases in measured.items()}
     return markdown(
         ["", "claim", "at this scale"],
         [[name, claim.statement, said.get(name, NOT_MEASURED)] for name, claim in CLAIMS.items()],

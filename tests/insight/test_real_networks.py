@@ -20,7 +20,7 @@ from leastwise.models.classifier import Classifier
 from leastwise.models.load.resolve import resolve
 from leastwise.papers.claims.agreement import confusions_are_mutual_and_near
 from leastwise.papers.claims.attacks import confidence_is_smoother, temperature_gains_where_smooth
-from leastwise.papers.claims.base import together
+from leastwise.papers.claims.base import combine_decisions
 from leastwise.papers.claims.spread import classes_differ
 from tests.oracles.networks import IMAGENET_MEAN, cifar_network
 
@@ -56,7 +56,7 @@ def test_confusions_are_mutual_and_their_communities_are_the_superclasses(
     matrix = confusion(evidence, "clean")
     found = against_groups(matrix, CIFAR10_GROUPS, as_many=True)
     assert found.agreement == 1
-    assert together(confusions_are_mutual_and_near(evidence, "clean", CIFAR10_GROUPS)) == "holds"
+    assert combine_decisions(confusions_are_mutual_and_near(evidence, "clean", CIFAR10_GROUPS)) == "holds"
 
 
 def test_confusions_on_cifar100_stay_inside_superclasses(test_data: Path) -> None:
@@ -80,7 +80,7 @@ def test_deer_and_cat_have_the_smoothest_confidence_of_a_robust_network(test_dat
     evidence = audit(model, cifar10.take(60), named_all("clean,pgd10,tpgd10@5", threat))
     assert set(np.argsort(cvc(evidence, "clean"))[:2].tolist()) == {DEER, CAT}
     (_, vehicles), (_, animals) = CIFAR10_GROUPS
-    assert together(confidence_is_smoother(evidence, "clean", animals, vehicles)) == "holds"
+    assert combine_decisions(confidence_is_smoother(evidence, "clean", animals, vehicles)) == "holds"
     stronger, _ = temperature_gains_where_smooth(evidence, "pgd10", "tpgd10@5")
     assert stronger.verdict == "holds"
-    assert together(classes_differ(evidence, "pgd10")) == "holds"
+    assert combine_decisions(classes_differ(evidence, "pgd10")) == "holds"

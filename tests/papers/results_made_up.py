@@ -15,7 +15,7 @@ from leastwise.data.classes import CIFAR10, CIFAR10_GROUPS, CIFAR100, CIFAR100_G
 from leastwise.insight.features import Moments
 from leastwise.papers.build import GROUPS
 from leastwise.papers.recipes import Images, Measured, Recipe, Trained
-from leastwise.papers.results import Found, Picture
+from leastwise.papers.results import Picture, RecipeResult
 from tests.insight.toys import evidence_of
 
 NAMES = {
@@ -43,13 +43,13 @@ def names_of(images: Images) -> tuple[str, ...]:
     return names
 
 
-def found(recipe: Recipe, each: int = 10) -> Found:
+def found(recipe: Recipe, each: int = 10) -> RecipeResult:
     """Accuracies that fall from class to class, alike for all networks of a data set but for chance."""
     rng = np.random.default_rng(zlib.crc32(repr(recipe).encode()))
     return of_training(recipe, rng) if isinstance(recipe, Trained) else of_audit(recipe, rng, each)
 
 
-def of_training(recipe: Trained, rng: np.random.Generator) -> Found:
+def of_training(recipe: Trained, rng: np.random.Generator) -> RecipeResult:
     k = len(names_of(recipe.data))
     n = torch.full((k,), 50)
     level = torch.from_numpy(chance(k))
@@ -60,7 +60,7 @@ def of_training(recipe: Trained, rng: np.random.Generator) -> Found:
         {"epoch": e, "robust": {"n": n.tolist() if recipe.threat else [0] * k, "correct": r.tolist()}}
         for e, r in enumerate(robust, start=1)
     )
-    return Found(epochs=clean, dynamics=lines)
+    return RecipeResult(epochs=clean, dynamics=lines)
 
 
 def chance(k: int) -> np.ndarray:
@@ -68,7 +68,7 @@ def chance(k: int) -> np.ndarray:
     return np.linspace(0.95, 0.35, k)[np.random.default_rng(k).permutation(k)]
 
 
-def of_audit(recipe: Measured, rng: np.random.Generator, each: int) -> Found:
+def of_audit(recipe: Measured, rng: np.random.Generator, each: int) -> RecipeResult:
     names, whole = names_of(recipe.data), NAMES[recipe.data.name]
     k = len(names)
     kept = [c for c, name in enumerate(whole) if name in names and c in (recipe.data.classes or range(len(whole)))]
@@ -91,7 +91,7 @@ def of_audit(recipe: Measured, rng: np.random.Generator, each: int) -> Found:
         moments, plane = Moments.of(features, labels, k), features[:, :2]
     tallies = [{name: some_of(evidence.tally(name), e) for name in recipe.conditions} for e in range(1, EPOCHS + 1)]
     shown = tuple(picture(i, recipe, k, rng) for i in (127, 3634)) if {"images", "logits"} & set(recipe.keeps) else ()
-    return Found(
+    return RecipeResult(
         evidence,
         moments,
         each=tuple(tallies) if recipe.each_epoch else (),

@@ -23,7 +23,7 @@ from leastwise.papers.build import conditions, dataset
 from leastwise.papers.claims.attacks import backgrounds_drive_adversarial_confusion, homing_is_common_and_pairwise
 from leastwise.papers.claims.spread import spread_widens
 from leastwise.papers.recipes import Absent, Images, Measured, Threat, Trained, trainings
-from leastwise.papers.registry import PAPERS, planned, selected
+from leastwise.papers.registry import PAPERS, list_recipes, select_exhibits
 from leastwise.training.base import Objective
 from leastwise.training.loop import fit
 from leastwise.training.methods.pgd_at import PGDAT
@@ -76,7 +76,7 @@ def test_attacks_of_declarations() -> None:
 
 def test_every_smoke_recipe_has_images_and_attacks() -> None:
     """A smoke test: that they can be made, not what they are."""
-    recipes, _ = planned(tuple(one for paper in PAPERS.values() for one in paper.exhibits), "smoke")
+    recipes, _ = list_recipes(tuple(one for paper in PAPERS.values() for one in paper.exhibits), "smoke")
     sets = {net.data for net in trainings(recipes)} | {one.data for one in recipes if isinstance(one, Measured)}
     for images in sets:
         made = images.change[:1] in (("matched",), ("targeted_set",))
@@ -90,7 +90,7 @@ def test_every_smoke_recipe_has_images_and_attacks() -> None:
 @pytest.mark.parametrize("scale_name", ["lite", "full"])
 def test_every_recipe_has_attacks_and_a_radius_where_it_needs_one(scale_name: str) -> None:
     """Also the parts that a scale cuts a recipe into: what is left without its attack has no radius."""
-    recipes, _ = planned(tuple(one for paper in PAPERS.values() for one in paper.exhibits), scale_name)
+    recipes, _ = list_recipes(tuple(one for paper in PAPERS.values() for one in paper.exhibits), scale_name)
     for recipe in recipes:
         if isinstance(recipe, Measured):
             assert len(conditions(recipe, NETWORK)) == len(recipe.conditions), recipe
@@ -120,7 +120,7 @@ def trained(net: Trained) -> Classifier:
 
 
 def run(exhibit_id: str) -> dict[str, tuple[Classifier, Evidence]]:
-    (exhibit,) = selected(exhibit_id)
+    (exhibit,) = select_exhibits(exhibit_id)
     found = {}
     for role, parts in exhibit("smoke").items():
         (recipe,) = parts
@@ -143,7 +143,7 @@ def test_smoke_homing_from_eleven_trainings() -> None:
 
 @pytest.mark.slow
 def test_smoke_similarity_of_three_trainings() -> None:
-    (exhibit,) = selected("tradeoff2022/fig2")
+    (exhibit,) = select_exhibits("tradeoff2022/fig2")
     for role, (model, evidence) in run(exhibit.id).items():
         data = dataset(Images("fashion-mini", per_class=10))
         assert inter_class_similarity(moments(model, data).means).shape == (10,), role
@@ -165,6 +165,6 @@ def test_smoke_coloured_digits_and_shares_of_the_drop() -> None:
 
 @pytest.mark.slow
 def test_smoke_features_of_a_network_with_two() -> None:
-    net = trained(selected("tradeoff2022/fig4")[0]("smoke")["ST"][0].model)  # type: ignore[union-attr, arg-type]
+    net = trained(select_exhibits("tradeoff2022/fig4")[0]("smoke")["ST"][0].model)  # type: ignore[union-attr, arg-type]
     points, labels = scatter(net, dataset(Images("fashion-mini", per_class=5)), own_plane())
     assert points.shape == (50, 2) and len(labels) == 50

@@ -28,16 +28,16 @@ from leastwise.papers.claims.attacks import (
     temperature_gains_where_smooth,
 )
 from leastwise.papers.claims.base import (
-    Finding,
-    Statistic,
+    AccuracyStatistic,
+    ClaimFinding,
     above,
     average,
     below,
-    change,
+    bootstrap_change,
+    combine_decisions,
     deviation,
     gap,
-    shared,
-    together,
+    share_images,
     worst,
 )
 from leastwise.papers.claims.features import (
@@ -69,7 +69,7 @@ EACH = 200
 Verdicts = list[str]
 
 
-def verdicts(findings: Sequence[Finding]) -> Verdicts:
+def verdicts(findings: Sequence[ClaimFinding]) -> Verdicts:
     return [one.verdict for one in findings]
 
 
@@ -112,8 +112,8 @@ def test_verdicts_need_the_whole_interval_on_one_side() -> None:
     assert above("", 1.0, 0.5, 1.5).verdict == "holds" and below("", 1.0, 0.5, 1.5).verdict == "does not hold"
     assert above("", 0.1, -0.5, 0.7).verdict == "undecided" == below("", 0.1, -0.5, 0.7).verdict
     yes, no, open_ = above("", 1.0, 0.5, 1.5), below("", 1.0, 0.5, 1.5), above("", 0.0, -1.0, 1.0)
-    assert together([yes, yes]) == "holds" and together([yes, open_]) == "undecided"
-    assert together([yes, open_, no]) == "does not hold"
+    assert combine_decisions([yes, yes]) == "holds" and combine_decisions([yes, open_]) == "undecided"
+    assert combine_decisions([yes, open_, no]) == "does not hold"
     nan = float("nan")
     assert above("", nan, nan, nan).verdict == "undecided"
 
@@ -123,21 +123,23 @@ def test_audits_are_paired_by_the_images_they_share() -> None:
     rows = np.arange(0, len(whole.ids), 3)
     z = predicting(whole.conditions["pgd"].predicted[rows], K)
     part = evidence_of({"pgd": z}, whole.labels[rows], names=NAMES, ids=whole.ids[rows])
-    same = shared((whole, "pgd"), (part, "pgd"))
+    same = share_images((whole, "pgd"), (part, "pgd"))
     assert len(same.labels) == len(rows) and (same.hits[0] == same.hits[1]).all()
     other = evidence_of({"pgd": z}, np.roll(whole.labels, 1)[rows], names=NAMES, ids=whole.ids[rows])
     with pytest.raises(ValueError, match="different labels"):
-        shared((whole, "pgd"), (other, "pgd"))
+        share_images((whole, "pgd"), (other, "pgd"))
     with pytest.raises(ValueError, match="share no image"):
-        shared((whole, "pgd"), (evidence_of({"pgd": z}, whole.labels[rows], names=NAMES, ids=rows + 10_000), "pgd"))
+        share_images(
+            (whole, "pgd"), (evidence_of({"pgd": z}, whole.labels[rows], names=NAMES, ids=rows + 10_000), "pgd")
+        )
     with pytest.raises(ValueError, match="different classes"):
-        shared((whole, "pgd"), (evidence_of({"pgd": z[:, :5]}, np.zeros(len(z), int)), "pgd"))
+        share_images((whole, "pgd"), (evidence_of({"pgd": z[:, :5]}, np.zeros(len(z), int)), "pgd"))
 
 
 def test_interval_of_a_change_is_that_of_a_paired_mean() -> None:
     a, b = audits(1, pgd=[0.8] * K), audits(2, pgd=[0.6] * K)
-    same = shared((a, "pgd"), (b, "pgd"))
-    value, low, high = change(same, average)
+    same = share_images((a, "pgd"), (b, "pgd"))
+    value, low, high = bootstrap_change(same, average)
     d = same.hits[1].astype(float) - same.hits[0]
     assert value == pytest.approx(d.mean())
     # Images are drawn class by class: the variance is that within classes.
@@ -148,11 +150,11 @@ def test_interval_of_a_change_is_that_of_a_paired_mean() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("accuracy", [UNEVEN, EVEN], ids=["uneven", "even"])
 @pytest.mark.parametrize("statistic", [worst, deviation, gap])
-def test_intervals_of_changes_cover_where_nothing_changed(statistic: Statistic, accuracy: list[float]) -> None:
+def test_intervals_of_changes_cover_where_nothing_changed(statistic: AccuracyStatistic, accuracy: list[float]) -> None:
     covered = 0
     for seed in range(150):
         a, b = audits(2 * seed, pgd=accuracy), audits(2 * seed + 1, pgd=accuracy)
-        _, low, high = change(shared((a, "pgd"), (b, "pgd")), statistic)
+        _, low, high = bootstrap_change(share_images((a, "pgd"), (b, "pgd")), statistic)
         covered += low <= 0 <= high
     assert covered >= 135  # 95 % of 150 is 142; fewer than 135 has a chance below 1 %
 
@@ -228,7 +230,7 @@ def test_c7_a_slope_on_one_attack_would_find_something_in_noise() -> None:
     for seed in range(40):
         a, b = (audits(2 * seed + i, each=30, pgd=[0.5] * K) for i in (0, 1))
         ours.append(gains_on_weak_classes((a, "pgd"), (b, "pgd"))[0].value)
-        p, q = shared((a, "pgd"), (b, "pgd")).accuracies()
+        p, q = share_images((a, "pgd"), (b, "pgd")).accuracies()
         naive.append(np.polyfit(q, p - q, 1)[0])
     assert np.mean(naive) < -0.8 and abs(np.mean(ours)) < 0.35
 

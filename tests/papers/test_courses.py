@@ -13,7 +13,7 @@ from leastwise.papers.benz2021 import exhibits as benz2021
 from leastwise.papers.benz2021.exhibits import important
 from leastwise.papers.courses import starts_from_source, training
 from leastwise.papers.recipes import Images, Threat, Trained, trainings
-from leastwise.papers.registry import PAPERS, planned
+from leastwise.papers.registry import PAPERS, list_recipes
 from leastwise.papers.scales import SCALES
 from leastwise.papers.tian2021.exhibits import DEFENCES, network
 from leastwise.papers.tradeoff2022.exhibits import TRADES_LS, single
@@ -36,7 +36,7 @@ BASE = Trained(
 
 
 def all_trainings(scale: str) -> tuple[Trained, ...]:
-    return trainings(planned(EXHIBITS, scale)[0])
+    return trainings(list_recipes(EXHIBITS, scale)[0])
 
 
 @pytest.mark.parametrize("scale", SCALES)

@@ -19,10 +19,10 @@ from leastwise.papers.ahn.exhibits import CHAIR, CLEAN, FOX, FURTHER, GRID, SWEE
 from leastwise.papers.benz2021.exhibits import CORRUPTIONS, PAPER, network
 from leastwise.papers.cost import condition_passes, cost, costs, count, released
 from leastwise.papers.exhibit import Exhibit
-from leastwise.papers.printed import cells, errata
+from leastwise.papers.printed import read_errata, read_printed
 from leastwise.papers.recipes import Absent, Images, Measured, Recipe, Released, Trained, networks, trainings
 from leastwise.papers.recipes import Threat as PaperThreat
-from leastwise.papers.registry import PAPERS, narrowed, planned, selected
+from leastwise.papers.registry import PAPERS, keep_roles, list_recipes, select_exhibits
 from leastwise.papers.scales import SCALES, scale
 from leastwise.papers.tian2021 import exhibits as tian2021
 from leastwise.papers.tian2021.exhibits import DEFENCES, FULL, STANDARD, shown_classes, wide_tested, with_beta_of_dog
@@ -61,9 +61,9 @@ def test_every_row_of_the_list_of_experiments_is_an_exhibit() -> None:
 def test_what_papers_print_belongs_to_an_exhibit() -> None:
     ids = {one.id for one in EXHIBITS}
     for paper in PAPERS:
-        assert {f"{paper}/{cell.exhibit}" for cell in cells(paper)} <= ids
-        assert {f"{paper}/{name}" for one in errata(paper) for name in one.exhibits} <= ids
-    assert {name for one in errata("across") for name in one.exhibits} <= {one.id for one in EXHIBITS}
+        assert {f"{paper}/{cell.exhibit}" for cell in read_printed(paper)} <= ids
+        assert {f"{paper}/{name}" for one in read_errata(paper) for name in one.exhibits} <= ids
+    assert {name for one in read_errata("across") for name in one.exhibits} <= {one.id for one in EXHIBITS}
 
 
 @pytest.mark.parametrize("exhibit", EXHIBITS, ids=lambda one: one.id)
@@ -104,7 +104,7 @@ def passive(name: str) -> bool:
 
 @pytest.mark.parametrize("scale_name", SCALES)
 def test_recipes_have_keys_and_a_scale_is_part_of_them(scale_name: str) -> None:
-    recipes, _ = planned(tuple(EXHIBITS), scale_name)
+    recipes, _ = list_recipes(tuple(EXHIBITS), scale_name)
     assert len({key(recipe) for recipe in recipes}) == len(recipes)
     assert all(recipe.scale == scale_name for recipe in recipes)
     assert all(net.scale == scale_name for net in trainings(recipes))
@@ -138,20 +138,20 @@ def test_number_of_trainings_is_that_of_the_papers() -> None:
         "tradeoff2022/fig9": 4,
     }
     for name, number in counts.items():
-        (exhibit,) = selected(name)
+        (exhibit,) = select_exhibits(name)
         assert len(exhibit.trainings("full")) == number, name
 
 
 def test_exhibits_share_trainings() -> None:
     separately = sum(len(exhibit.trainings("full")) for exhibit in EXHIBITS)
-    together, _ = planned(tuple(EXHIBITS), "full")
+    together, _ = list_recipes(tuple(EXHIBITS), "full")
     assert len(trainings(together)) < separately / 2
-    (table1,), (fig1,) = selected("ahn/table1"), selected("ahn/fig1")
+    (table1,), (fig1,) = select_exhibits("ahn/table1"), select_exhibits("ahn/fig1")
     assert set(table1.trainings("full")) & set(fig1.trainings("full")) == {pgd(), ahn.trades()}
 
 
 def test_sources_come_before_what_is_made_with_them() -> None:
-    (exhibit,) = selected("benz2021/fig14")
+    (exhibit,) = select_exhibits("benz2021/fig14")
     order = exhibit.trainings("full")
     assert len(order) == 6
     for net in order:
@@ -172,7 +172,7 @@ def test_scales_keep_different_trainings_different(scale_name: str) -> None:
 
 
 def test_smoke_uses_only_what_is_in_the_package() -> None:
-    recipes, absent = planned(tuple(EXHIBITS), "smoke")
+    recipes, absent = list_recipes(tuple(EXHIBITS), "smoke")
     assert absent == () and released(recipes) == ()
     for recipe in recipes:
         data = [net.data for net in trainings([recipe])] + ([recipe.data] if isinstance(recipe, Measured) else [])
@@ -184,7 +184,7 @@ def test_smoke_uses_only_what_is_in_the_package() -> None:
 def test_lite_trains_within_its_time() -> None:
     """The measured reference: 12 epochs of 50,000 images with five attack steps took 22 minutes on two cores."""
     reference = 50_000 * 12 * (3 * 5 + 3)
-    recipes, absent = planned(tuple(EXHIBITS), "lite")
+    recipes, absent = list_recipes(tuple(EXHIBITS), "lite")
     for net in trainings(recipes):
         pixels = 9 if net.data.name == "stl10" else 1
         assert cost([net]).passes * pixels <= 25 / 22 * reference or net.source, net
@@ -197,12 +197,12 @@ def test_lite_trains_within_its_time() -> None:
 
 
 def test_lite_puts_heavy_attacks_on_fewer_images() -> None:
-    (table3,) = selected("tradeoff2022/table3")
+    (table3,) = select_exhibits("tradeoff2022/table3")
     light, heavy = table3("lite")["PGD-AT"]
     assert isinstance(light, Measured) and isinstance(heavy, Measured)
     assert light.conditions == ("clean", "pgd20", "cw20") and light.data.per_class is None
     assert heavy.conditions == ("autoattack",) and heavy.data.per_class == 100 and heavy.model == light.model
-    (table1,) = selected("tian2021/table1")
+    (table1,) = select_exhibits("tian2021/table1")
     heavy_ones = [one for one in table1("lite")["Madry, 2000 images"] if isinstance(one, Measured)]
     seen = {one.conditions: one.data.per_class for one in heavy_ones}
     assert seen == {("cwinf:100",): 200, ("nattack:50",): 20}
@@ -235,8 +235,8 @@ def test_lite_is_one_recipe_for_all_papers_which_share_their_trainings() -> None
 
 
 def test_lite_trainings_differ_in_nothing_but_what_they_are_about() -> None:
-    recipes, _ = planned(tuple(EXHIBITS), "lite")
-    about_the_optimiser = set(selected("benz2021/fig6")[0].trainings("lite"))
+    recipes, _ = list_recipes(tuple(EXHIBITS), "lite")
+    about_the_optimiser = set(select_exhibits("benz2021/fig6")[0].trainings("lite"))
     for net in trainings(recipes):
         assert net.keep == "last" and net.batch_size == 128 and net.drops == () and net.scale == "lite"
         assert net.epochs == {"mnist": 4, "svhn": 6, "stl10": 10}.get(net.data.name, 8) and net.augment != "crop-flip"
@@ -246,7 +246,7 @@ def test_lite_trainings_differ_in_nothing_but_what_they_are_about() -> None:
 
 
 def test_lite_leaves_what_an_exhibit_is_about() -> None:
-    (fig6,) = selected("benz2021/fig6")
+    (fig6,) = select_exhibits("benz2021/fig6")
     base, adam, decay, cyclic = fig6.trainings("lite")
     assert (adam.optimiser, adam.rate) == ("adam", 1e-3) and (decay.weight_decay, cyclic.schedule) == (1e-5, "cyclic")
     assert replace(decay, weight_decay=5e-4) == base == replace(cyclic, schedule="one-cycle")
@@ -257,7 +257,7 @@ def test_lite_leaves_what_an_exhibit_is_about() -> None:
 def test_lite_looks_at_two_thousand_images_after_every_epoch() -> None:
     followed = [
         one
-        for one in planned(tuple(EXHIBITS), "lite")[0]
+        for one in list_recipes(tuple(EXHIBITS), "lite")[0]
         if isinstance(one, Measured) and one.each_epoch and one.data.per_class is not None
     ]
     assert {(one.data.name, one.data.per_class) for one in followed} == {
@@ -269,7 +269,7 @@ def test_lite_looks_at_two_thousand_images_after_every_epoch() -> None:
     }
     assert not any(
         isinstance(one, Measured) and one.each_epoch and one not in followed
-        for one in planned(tuple(EXHIBITS), "lite")[0]
+        for one in list_recipes(tuple(EXHIBITS), "lite")[0]
     )
 
 
@@ -285,7 +285,7 @@ def test_settings_of_the_papers_by_hand() -> None:
 
 
 def test_a_network_without_a_class_is_tested_without_it() -> None:
-    (exhibit,) = selected("tian2021/fig4b")
+    (exhibit,) = select_exhibits("tian2021/fig4b")
     for c in range(10):
         recipe = exhibit.needs[f"without {c}"]
         assert isinstance(recipe, Measured) and isinstance(recipe.model, Trained)
@@ -293,7 +293,7 @@ def test_a_network_without_a_class_is_tested_without_it() -> None:
 
 
 def test_classes_and_images_that_exhibits_show() -> None:
-    (fig3,), (fig2,) = selected("ahn/fig3"), selected("ahn/fig2abcd")
+    (fig3,), (fig2,) = select_exhibits("ahn/fig3"), select_exhibits("ahn/fig2abcd")
     assert [CIFAR100[c] for c in fig3.classes] == ["chair", "fox"] and fig2.classes == fig3.classes
     assert [scale("smoke").cls(c) for c in fig3.classes] == [0, 4] and scale("lite").cls(34) == 34
     groups = {c: name for name, classes in CIFAR100_GROUPS for c in classes}
@@ -309,7 +309,7 @@ def test_classes_and_images_that_exhibits_show() -> None:
 
 
 def test_both_radii_are_measured_on_both_splits() -> None:
-    (exhibit,) = selected("ahn/fig2efgh")
+    (exhibit,) = select_exhibits("ahn/fig2efgh")
     train, test = (exhibit.needs[f"PGD, eps 1/255, {split} images"] for split in ("train", "test"))
     assert isinstance(train, Measured) and isinstance(test, Measured)
     assert train.conditions == test.conditions == ("clean", "pgd20[1/255]", "pgd20[8/255]")
@@ -333,7 +333,7 @@ def test_counts_and_costs_by_hand() -> None:
 
 
 def test_costs_of_an_exhibit_at_every_scale() -> None:
-    (exhibit,) = selected("benz2021/fig10")
+    (exhibit,) = select_exhibits("benz2021/fig10")
     found = costs(exhibit)
     assert list(found) == list(SCALES) and found["lite"].trainings == 0 == found["lite"].passes
     assert found["full"] == cost(exhibit.needs.values()) and found["full"].passes == 5 * 50_000
@@ -353,24 +353,24 @@ def test_fewer_steps_still_cross_the_ball() -> None:
 
 
 def test_wrong_names_are_answered_with_the_right_ones() -> None:
-    assert [one.id for one in selected("tian2021/table3")] == ["tian2021/table3"]
-    assert len(selected("ahn")) == 14
+    assert [one.id for one in select_exhibits("tian2021/table3")] == ["tian2021/table3"]
+    assert len(select_exhibits("ahn")) == 14
     with pytest.raises(ValueError, match="did you mean tian2021/table3"):
-        selected("tian2021/tabel3")
+        select_exhibits("tian2021/tabel3")
     with pytest.raises(ValueError, match="choose benz2021"):
-        selected("madry")
+        select_exhibits("madry")
     with pytest.raises(ValueError, match="choose smoke, lite, full"):
         scale("huge")
 
 
 def test_rows_by_their_names_and_patterns() -> None:
-    table1, fig1 = selected("ahn/table1"), selected("ahn/fig1")
-    assert narrowed(table1, ()) == table1
-    (one,) = narrowed(table1, ("PGD", "TRADES"))
+    table1, fig1 = select_exhibits("ahn/table1"), select_exhibits("ahn/fig1")
+    assert keep_roles(table1, ()) == table1
+    (one,) = keep_roles(table1, ("PGD", "TRADES"))
     assert list(one.needs) == ["PGD", "TRADES"] and one.trainings("lite") == (lite(pgd()), lite(ahn.trades()))
-    (many,) = narrowed(table1, ("TRADES*",))
+    (many,) = keep_roles(table1, ("TRADES*",))
     assert list(many.needs) == ["TRADES", "TRADES + IDBH", "TRADES + CFA", "TRADES + FRL"]
-    first, second = narrowed(table1 + fig1, ("Clean", "*, eps 8/255"))  # a name may be of one of them only
+    first, second = keep_roles(table1 + fig1, ("Clean", "*, eps 8/255"))  # a name may be of one of them only
     assert list(first.needs) == ["Clean"] and list(second.needs) == ["PGD, eps 8/255", "TRADES, eps 8/255"]
     with pytest.raises(ValueError, match=r"no row is called 'pgd': choose among Clean; PGD; PGD \+ IDBH; .*FRL"):
-        narrowed(table1, ("PGD", "pgd"))
+        keep_roles(table1, ("PGD", "pgd"))

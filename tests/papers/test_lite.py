@@ -13,9 +13,9 @@ from leastwise.audit import evidence as evidences
 from leastwise.data.loading import load
 from leastwise.models.classifier import inference
 from leastwise.models.load.checkpoint import load_checkpoint
-from leastwise.papers.page import write
+from leastwise.papers.page import write_page
 from leastwise.papers.recipes import Measured, Recipe, Trained, trainings
-from leastwise.papers.registry import PAPERS, planned, selected
+from leastwise.papers.registry import PAPERS, list_recipes, select_exhibits
 from leastwise.papers.reproduce import drawings
 from leastwise.papers.stored import Store
 
@@ -26,7 +26,7 @@ SOME = 100  # images that are looked at again
 
 
 def recorded() -> list[Recipe]:
-    recipes = planned(tuple(one for paper in PAPERS.values() for one in paper.exhibits), "lite")[0]
+    recipes = list_recipes(tuple(one for paper in PAPERS.values() for one in paper.exhibits), "lite")[0]
     return [one for one in dict.fromkeys((*trainings(recipes), *recipes)) if STORE.folder(one).is_dir()]
 
 
@@ -85,8 +85,8 @@ def drawn_in_the_docs() -> list[str]:
 def test_pages_redraw_from_what_is_stored_with_every_cell_of_their_csv_as_it_was(paper: str, tmp_path: Path) -> None:
     """No data and no training; the committed files are those of version 0.1, and are compared as text."""
     names = [name for name in drawn_in_the_docs() if name.startswith(f"{paper}/")]
-    (drawn,) = drawings([one for name in names for one in selected(name)], STORE, {})
-    write(drawn.paper, drawn.exhibits, "lite", drawn.results, {}, tmp_path)
+    (drawn,) = drawings([one for name in names for one in select_exhibits(name)], STORE, {})
+    write_page(drawn.paper, drawn.exhibits, "lite", drawn.results, {}, tmp_path)
     kept = STORE.root / "pages" / paper
     assert {file.name for file in kept.iterdir()} == {file.name for file in tmp_path.iterdir()}
     files = sorted(tmp_path.glob("*.csv"))

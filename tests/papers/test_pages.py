@@ -14,16 +14,26 @@ import pytest
 
 from leastwise.core.counts import ClassFrame
 from leastwise.data.classes import CIFAR10, CIFAR10_GROUPS
-from leastwise.papers.claims.base import Finding
-from leastwise.papers.drawing.claims import SMOKE, Row
-from leastwise.papers.drawing.given import NOT_RUN, Given, Value
-from leastwise.papers.drawing.tables import UNCOMPARED, UNDEFINED, as_csv, as_latex, as_rows, sheet
+from leastwise.papers.claims.base import ClaimFinding
+from leastwise.papers.drawing.claims import SMOKE, ClaimRow
+from leastwise.papers.drawing.inputs import NOT_RUN, CellValue, DrawingInput
+from leastwise.papers.drawing.tables import UNCOMPARED, UNDEFINED, make_table, table_csv, table_latex, table_rows
 from leastwise.papers.exhibit import Exhibit
-from leastwise.papers.page import DRAWINGS, EXHIBITS, basis, draw, figure_csv, heading, lighter, merged, write
-from leastwise.papers.printed import table
+from leastwise.papers.page import (
+    DRAWINGS,
+    EXHIBITS,
+    describe_basis,
+    describe_reductions,
+    draw_exhibit,
+    exhibit_heading,
+    figure_csv,
+    merge_notes,
+    write_page,
+)
+from leastwise.papers.printed import printed_table
 from leastwise.papers.recipes import Measured, Recipe
-from leastwise.papers.registry import PAPERS, narrowed, planned
-from leastwise.papers.results import Found, Results, View
+from leastwise.papers.registry import PAPERS, keep_roles, list_recipes
+from leastwise.papers.results import ExhibitResults, RecipeResult, Results
 from leastwise.papers.scales import scale
 from leastwise.statistics.intervals import wilson_interval
 from leastwise.statistics.spread import measure_spread
@@ -33,22 +43,22 @@ from tests.papers.results_made_up import found, with_recipe
 
 def given(
     exhibit: str, results: Results, scale_name: str = "full", failed: Mapping[Recipe, str] | None = None
-) -> Given:
+) -> DrawingInput:
     paper = PAPERS[exhibit.partition("/")[0]]
-    return Given(paper, View(EXHIBITS[exhibit], scale_name, results, EXHIBITS), failed or {})
+    return DrawingInput(paper, ExhibitResults(EXHIBITS[exhibit], scale_name, results, EXHIBITS), failed or {})
 
 
 @cache
 def results_of(exhibit: str, scale_name: str) -> Results:
-    recipes, _ = planned((EXHIBITS[exhibit],), scale_name)
+    recipes, _ = list_recipes((EXHIBITS[exhibit],), scale_name)
     return {recipe: found(recipe) for recipe in recipes}
 
 
-def ours(exhibit: str, results: Results, scale_name: str = "full") -> dict[tuple[str, str], Value]:
-    return draw(given(exhibit, results, scale_name)).ours
+def ours(exhibit: str, results: Results, scale_name: str = "full") -> dict[tuple[str, str], CellValue]:
+    return draw_exhibit(given(exhibit, results, scale_name)).ours
 
 
-def of_predictions(recipe: Recipe, right: Mapping[str, np.ndarray], each: int = 100) -> Found:
+def of_predictions(recipe: Recipe, right: Mapping[str, np.ndarray], each: int = 100) -> RecipeResult:
     """An audit of CIFAR-10 in which, of `each` images of a class, the first so many are right; others are taken for dog
     (or, of dogs, for cat)."""
     assert isinstance(recipe, Measured)
@@ -58,20 +68,20 @@ def of_predictions(recipe: Recipe, right: Mapping[str, np.ndarray], each: int = 
         name: predicting(np.where(place < right[name][labels], labels, np.where(labels == 5, 3, 5)), 10)
         for name in recipe.conditions
     }
-    return Found(with_recipe(evidence_of(logits, labels, names=CIFAR10, groups=CIFAR10_GROUPS)))
+    return RecipeResult(with_recipe(evidence_of(logits, labels, names=CIFAR10, groups=CIFAR10_GROUPS)))
 
 
 def test_every_exhibit_has_a_drawing_and_nothing_else_does() -> None:
     assert set(DRAWINGS) == set(EXHIBITS)
-    assert heading("tian2021/table3") == "Table 3" and heading("ahn/fig2abcd") == "Fig. 2abcd"
-    assert heading("benz2021/protocol") == "Protocol"
+    assert exhibit_heading("tian2021/table3") == "Table 3" and exhibit_heading("ahn/fig2abcd") == "Fig. 2abcd"
+    assert exhibit_heading("benz2021/protocol") == "Protocol"
 
 
 @pytest.mark.parametrize("exhibit", EXHIBITS.values(), ids=lambda one: one.id)
 def test_without_results_every_printed_number_says_why_ours_is_missing(exhibit: Exhibit) -> None:
-    made = draw(given(exhibit.id, {}))
+    made = draw_exhibit(given(exhibit.id, {}))
     assert not made.panels and not made.wide
-    printed = [(row, column) for row, cells in table(exhibit.id).items() for column in cells]
+    printed = [(row, column) for row, cells in printed_table(exhibit.id).items() for column in cells]
     for place in printed:
         value = made.ours[place]
         if exhibit.needs:
@@ -85,11 +95,11 @@ def test_without_results_every_printed_number_says_why_ours_is_missing(exhibit: 
 )
 @pytest.mark.parametrize("exhibit", EXHIBITS.values(), ids=lambda one: one.id)
 def test_with_results_all_is_drawn_and_every_printed_number_has_ours(exhibit: Exhibit, scale_name: str) -> None:
-    made = draw(given(exhibit.id, results_of(exhibit.id, scale_name), scale_name))
+    made = draw_exhibit(given(exhibit.id, results_of(exhibit.id, scale_name), scale_name))
     drawn = exhibit.id.partition("/")[2].startswith("table") or made.panels or made.wide or made.images
     assert drawn or "nothing to share" in str(made.notes)
-    table_made = sheet(exhibit.id, scale_name, made.ours)
-    for row, cells in table(exhibit.id).items():
+    table_made = make_table(exhibit.id, scale_name, made.ours)
+    for row, cells in printed_table(exhibit.id).items():
         for column in cells:
             assert table_made is not None
             value = made.ours[row, column]
@@ -126,12 +136,12 @@ def test_tian_table_1_is_computed_from_the_images() -> None:
 
 def test_printed_cells_of_tian_recompute_from_themselves() -> None:
     """Images that give the printed row give its CV and MCD within what printing cuts off."""
-    cells = table("tian2021/table1")["Madry PGD"]
+    cells = printed_table("tian2021/table1")["Madry PGD"]
     right = np.array([round(10 * cells[str(c)].value) for c in range(10)])
     recipe = EXHIBITS["tian2021/table1"].needs["Madry"]
     assert isinstance(recipe, Measured)
     results = {recipe: of_predictions(recipe, dict.fromkeys(recipe.conditions, right), each=1000)}
-    made = sheet("tian2021/table1", "full", ours("tian2021/table1", results))
+    made = make_table("tian2021/table1", "full", ours("tian2021/table1", results))
     assert made is not None
     entry = made.entries["Madry PGD", "CV"]
     assert not isinstance(entry.ours, str) and entry.ours[0] == pytest.approx(224.3, abs=0.25)
@@ -177,31 +187,31 @@ def test_reasons_reach_the_cells() -> None:
     exhibit = EXHIBITS["tian2021/table5"]
     standard = exhibit("full")["mnist, standard"][0]
     assert isinstance(standard, Measured)
-    made = draw(given(exhibit.id, {}, failed={standard.model: "the loss is nan at step 3"})).ours  # type: ignore[dict-item]
+    made = draw_exhibit(given(exhibit.id, {}, failed={standard.model: "the loss is nan at step 3"})).ours  # type: ignore[dict-item]
     assert made["MNIST", "standard CV"] == "failed: the loss is nan at step 3"
     assert made["MNIST", "adversarial CV"] == NOT_RUN
-    lite = draw(given(exhibit.id, {}, "lite")).ours
+    lite = draw_exhibit(given(exhibit.id, {}, "lite")).ours
     assert lite["ImageNet", "standard CV"] == "imagenet is too large for two cores"
-    table_made = sheet(exhibit.id, "lite", lite)
+    table_made = make_table(exhibit.id, "lite", lite)
     assert table_made is not None
-    lines = list(csv.DictReader(io.StringIO(as_csv(table_made))))
+    lines = list(csv.DictReader(io.StringIO(table_csv(table_made))))
     assert all(line["why not"] for line in lines) and {line["scale"] for line in lines} == {"lite"}
     assert table_made.why("ImageNet") == "imagenet is too large for two cores"
-    assert as_latex(table_made).count(r"\\") == len(table_made.rows) + 1
+    assert table_latex(table_made).count(r"\\") == len(table_made.rows) + 1
 
 
 def test_a_number_that_is_not_defined_says_so() -> None:
-    made = sheet("tian2021/table5", "full", {("CIFAR-10", "standard CV"): (float("nan"),) * 3})
+    made = make_table("tian2021/table5", "full", {("CIFAR-10", "standard CV"): (float("nan"),) * 3})
     assert made is not None and made.entries["CIFAR-10", "standard CV"].ours == UNDEFINED
 
 
 def test_agreement_is_said_but_not_at_smoke_scale() -> None:
-    cell = table("tian2021/table5")["CIFAR-10"]["standard CV"]  # 10.75
+    cell = printed_table("tian2021/table5")["CIFAR-10"]["standard CV"]  # 10.75
     for value, said in (((10.7, 10.0, 11.0), "within"), ((20.0, 19.0, 21.0), "outside")):
         for name, shown in (("full", said), ("lite", said), ("smoke", "")):
-            made = sheet("tian2021/table5", name, {("CIFAR-10", "standard CV"): value})
+            made = make_table("tian2021/table5", name, {("CIFAR-10", "standard CV"): value})
             assert made is not None and made.entries["CIFAR-10", "standard CV"].printed == cell
-            row = next(row for row in as_rows(made) if row["name"] == "CIFAR-10")
+            row = next(row for row in table_rows(made) if row["name"] == "CIFAR-10")
             assert row["cells"][made.columns.index("standard CV")]["agrees"] == shown
 
 
@@ -214,10 +224,10 @@ def named(results: Results, names: tuple[str, ...]) -> Results:
 
 def test_the_page_says_its_scale_and_gives_no_verdict_at_smoke(tmp_path: Path) -> None:
     exhibits = tuple(EXHIBITS[f"benz2021/{name}"] for name in ("fig1", "fig2", "table1"))
-    recipes, _ = planned(exhibits, "smoke")
+    recipes, _ = list_recipes(exhibits, "smoke")
     evil = ("</script><script>alert(1)</script>", '"><img src=x>', *map(str, range(8)))
     results = named({recipe: found(recipe) for recipe in recipes}, evil)
-    files = write(PAPERS["benz2021"], exhibits, "smoke", results, {}, tmp_path)
+    files = write_page(PAPERS["benz2021"], exhibits, "smoke", results, {}, tmp_path)
     assert {file.name for file in files} >= {"index.html", "table1.csv", "table1.tex", "fig1.figures.csv", "claims.csv"}
     assert all(file.is_file() for file in files)
     text = (tmp_path / "index.html").read_text()
@@ -237,7 +247,7 @@ def test_lite_is_never_called_a_reproduction_and_claims_name_what_they_were_meas
     exhibits = (EXHIBITS["tian2021/fig4c"], EXHIBITS["tian2021/fig1"])
     recipes = [scale("lite")(exhibits[0].needs[role])[0] for role in ("6", "0.5")]
     results = {recipe: found(recipe) for recipe in recipes if isinstance(recipe, Measured)}
-    write(PAPERS["tian2021"], exhibits, "lite", results, {}, tmp_path)
+    write_page(PAPERS["tian2021"], exhibits, "lite", results, {}, tmp_path)
     body = (tmp_path / "index.html").read_text()
     assert "Nothing on this page is a reproduction" in body and body.count("scale lite") >= 2
     rows = list(csv.DictReader(io.StringIO((tmp_path / "claims.csv").read_text())))
@@ -253,8 +263,8 @@ def test_lite_is_never_called_a_reproduction_and_claims_name_what_they_were_meas
 def test_a_page_of_part_of_a_paper_says_what_is_there(tmp_path: Path) -> None:
     names = ("ahn/table1", "ahn/fig3", "ahn/fig4", "ahn/fig11")
     exhibits = tuple(EXHIBITS[name] for name in names)
-    recipes, _ = planned(narrowed(exhibits, ("PGD", "TRADES")), "lite")
-    write(PAPERS["ahn"], exhibits, "lite", {recipe: found(recipe) for recipe in recipes}, {}, tmp_path)
+    recipes, _ = list_recipes(keep_roles(exhibits, ("PGD", "TRADES")), "lite")
+    write_page(PAPERS["ahn"], exhibits, "lite", {recipe: found(recipe) for recipe in recipes}, {}, tmp_path)
     body = html.unescape((tmp_path / "index.html").read_text())
     assert "Of 9 rows 2 are there." in body and "Of 8 rows 2 are there." in body and "Of 4 rows 1 is there." in body
     assert "Superclasses, mean of the methods that are there" in body and "2 of 8 methods: PGD, TRADES" in body
@@ -266,24 +276,26 @@ def test_a_page_of_part_of_a_paper_says_what_is_there(tmp_path: Path) -> None:
 
 def test_a_page_says_which_networks_stand_for_others() -> None:
     rows = ("cifar10 resnet18", "cifar10 resnet50")
-    recipes, _ = planned(narrowed((EXHIBITS["benz2021/fig4"],), rows), "lite")
-    made = draw(given("benz2021/fig4", {recipe: found(recipe) for recipe in recipes}, "lite"))
+    recipes, _ = list_recipes(keep_roles((EXHIBITS["benz2021/fig4"],), rows), "lite")
+    made = draw_exhibit(given("benz2021/fig4", {recipe: found(recipe) for recipe in recipes}, "lite"))
     assert "At this scale small stands for resnet18, resnet50: trainings that differ in their seed only." in made.notes
-    one = draw(given("benz2021/fig4", {recipes[0]: found(recipes[0])}, "lite"))
+    one = draw_exhibit(given("benz2021/fig4", {recipes[0]: found(recipes[0])}, "lite"))
     assert one.ours["CIFAR-10 all pairs", "cosine"] == "1 of 10 networks (not run)"
 
 
 def test_a_page_says_what_was_measured_on_fewer_images_or_with_a_shorter_attack() -> None:
     table1, table4 = EXHIBITS["tian2021/table1"], EXHIBITS["tradeoff2022/table4"]
-    assert basis(table1, "lite").endswith("cwinf:100 (shortened); nattack:50 (shortened) on 20 images of each class")
-    assert basis(table4, "lite").endswith("8 epochs; autoattack on 100 images of each class")
-    assert "every epoch on 20 images of each class" in basis(EXHIBITS["tian2021/fig1"], "lite")
-    assert not any(lighter(one, "full") for one in EXHIBITS.values())
+    assert describe_basis(table1, "lite").endswith(
+        "cwinf:100 (shortened); nattack:50 (shortened) on 20 images of each class"
+    )
+    assert describe_basis(table4, "lite").endswith("8 epochs; autoattack on 100 images of each class")
+    assert "every epoch on 20 images of each class" in describe_basis(EXHIBITS["tian2021/fig1"], "lite")
+    assert not any(describe_reductions(one, "full") for one in EXHIBITS.values())
 
 
 def test_what_is_not_shown_for_one_reason_is_said_once() -> None:
     notes = ("Not shown: a, b (not run).", "A remark.", "Not shown: c (too large).", "Not shown: d (not run).")
-    assert merged(notes) == ("Not shown: a, b; d (not run).", "A remark.", "Not shown: c (too large).")
+    assert merge_notes(notes) == ("Not shown: a, b; d (not run).", "A remark.", "Not shown: c (too large).")
 
 
 def test_conditions_that_leave_nothing_have_no_weakest_class_and_no_direction() -> None:
@@ -291,7 +303,7 @@ def test_conditions_that_leave_nothing_have_no_weakest_class_and_no_direction() 
     recipe = EXHIBITS["benz2021/fig16"].needs["standard"]
     assert isinstance(recipe, Measured)
     right = {name: 90 - 5 * np.arange(10) for name in recipe.conditions} | {"pgd20": np.zeros(10, dtype=int)}
-    made = draw(given("benz2021/fig16", {recipe: of_predictions(recipe, right)}))
+    made = draw_exhibit(given("benz2021/fig16", {recipe: of_predictions(recipe, right)}))
     assert made.ours["pgd20", "most vulnerable class"] == "several classes share the lowest accuracy"
     assert made.ours["most corruptions", "most vulnerable class"][0] == 10
     (cosines,) = [figure for figure in made.wide if figure.title.startswith("Cosines")]
@@ -299,31 +311,31 @@ def test_conditions_that_leave_nothing_have_no_weakest_class_and_no_direction() 
 
 
 def test_claims_are_written_in_the_units_of_the_page() -> None:
-    finding = Finding("", 0.1234, -0.001, 0.25, "undecided", unit="points")
+    finding = ClaimFinding("", 0.1234, -0.001, 0.25, "undecided", unit="points")
     assert row_of(finding).number == "12.3 points [−0.1, 25.0]"
     assert row_of(replace(finding, unit="%²")).number == "1234 %² [−10, 2500]"
     assert row_of(replace(finding, value=1e-17, unit="")).number == "0.000 [−0.001, 0.250]"
     nan = float("nan")
-    assert row_of(Finding("", 0.5, nan, nan, "undecided", unit="%")).number == "50.0 %"
-    assert row_of(Finding("", 0.01083, 0.01049, 0.0112, "holds")).number == "0.0108 [0.0105, 0.0112]"
-    assert row_of(Finding("", 0.0, 0.0, 0.0, "undecided")).number == "0 [0, 0]"
+    assert row_of(ClaimFinding("", 0.5, nan, nan, "undecided", unit="%")).number == "50.0 %"
+    assert row_of(ClaimFinding("", 0.01083, 0.01049, 0.0112, "holds")).number == "0.0108 [0.0105, 0.0112]"
+    assert row_of(ClaimFinding("", 0.0, 0.0, 0.0, "undecided")).number == "0 [0, 0]"
 
 
 @pytest.mark.parametrize(("p", "said"), [(None, ""), (float("nan"), ""), (0.0321, "p = 0.032"), (0.0, "p < 0.0001")])
 def test_chances_are_written_without_digits_that_nobody_knows(p: float | None, said: str) -> None:
-    assert row_of(Finding("", 0.5, 0.1, 0.8, "holds", p)).chance == said
+    assert row_of(ClaimFinding("", 0.5, 0.1, 0.8, "holds", p)).chance == said
 
 
 def test_a_claim_without_a_number_says_why() -> None:
     """As the rank correlation of changes that are the same for all classes."""
     nan = float("nan")
-    row = row_of(Finding("correlation", nan, nan, nan, "undecided", nan))
+    row = row_of(ClaimFinding("correlation", nan, nan, nan, "undecided", nan))
     assert row.number == row.why_not == UNDEFINED
-    assert row_of(Finding("correlation", 0.5, 0.1, 0.8, "holds")).why_not == ""
+    assert row_of(ClaimFinding("correlation", 0.5, 0.1, 0.8, "holds")).why_not == ""
 
 
-def row_of(finding: Finding) -> Row:
-    return Row("C1", "", "", "", "lite", finding, finding.verdict)
+def row_of(finding: ClaimFinding) -> ClaimRow:
+    return ClaimRow("C1", "", "", "", "lite", finding, finding.verdict)
 
 
 def test_deviations_in_the_numbers_of_a_figure_are_those_of_the_evidence() -> None:
@@ -331,7 +343,7 @@ def test_deviations_in_the_numbers_of_a_figure_are_those_of_the_evidence() -> No
     assert isinstance(recipe, Measured)
     right = {"clean": 100 - 5 * np.arange(10), "pgd20": 50 - 5 * np.arange(10)}
     one = of_predictions(recipe, right)
-    made = draw(given("benz2021/fig1", {recipe: one}))
+    made = draw_exhibit(given("benz2021/fig1", {recipe: one}))
     assert [figure.title for figure in made.panels] == [
         "accuracy",
         "accuracy minus its mean",

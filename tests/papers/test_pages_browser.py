@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from leastwise.papers.page import EXHIBITS, write
-from leastwise.papers.registry import PAPERS, planned
+from leastwise.papers.page import EXHIBITS, write_page
+from leastwise.papers.registry import PAPERS, list_recipes
 from leastwise.report.explain.reasons import reasons
 from leastwise.report.explain.text import explain_page
 from tests.papers.results_made_up import found
@@ -47,8 +47,8 @@ def silent(browser: Any, file: Path, width: int, least: int) -> None:
 @pytest.mark.parametrize("paper", KINDS)
 def test_a_paper_is_drawn_in_silence(chromium: Any, tmp_path: Path, paper: str) -> None:
     exhibits = tuple(EXHIBITS[f"{paper}/{name}"] for name in KINDS[paper])
-    recipes, _ = planned(exhibits, "full")
-    write(PAPERS[paper], exhibits, "full", {recipe: found(recipe) for recipe in recipes}, {}, tmp_path)
+    recipes, _ = list_recipes(exhibits, "full")
+    write_page(PAPERS[paper], exhibits, "full", {recipe: found(recipe) for recipe in recipes}, {}, tmp_path)
     silent(chromium, tmp_path / "index.html", 1440, len(exhibits) - 2)
 
 

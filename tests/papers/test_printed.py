@@ -8,13 +8,23 @@ import torch
 
 from leastwise.core.counts import ClassFrame, Tally
 from leastwise.data.classes import CIFAR10_GROUPS, STL10_GROUPS
-from leastwise.papers.printed import FOLDER, PAPERS, Cell, cells, compared, elsewhere, errata, footnotes, table
+from leastwise.papers.printed import (
+    FOLDER,
+    PAPERS,
+    PrintedCell,
+    compare_with_printed,
+    exhibit_errata,
+    paper_errata,
+    printed_table,
+    read_errata,
+    read_printed,
+)
 
 CLASSES = [str(c) for c in range(10)]
 CAT, CAR = 3, 1
 
-Row = dict[str, Cell]
-TABLE_1, TABLE_3, TABLE_4 = (table(f"tian2021/{name}") for name in ("table1", "table3", "table4"))
+Row = dict[str, PrintedCell]
+TABLE_1, TABLE_3, TABLE_4 = (printed_table(f"tian2021/{name}") for name in ("table1", "table3", "table4"))
 
 
 def frame_of(row: Row) -> ClassFrame:
@@ -73,9 +83,9 @@ def test_g4_the_tables_are_whole() -> None:
     assert {len(row) for row in TABLE_1.values()} == {13} and {len(row) for row in TABLE_3.values()} == {26}
     sizes = {"table1": (6, 2), "table2": (8, 4), "table3": (4, 4), "table4": (7, 4), "table5": (8, 2)}
     for name, (rows, columns) in sizes.items():
-        found = table(f"tradeoff2022/{name}")
+        found = printed_table(f"tradeoff2022/{name}")
         assert len(found) == rows and {len([c for c in row if "gain" not in c]) for row in found.values()} == {columns}
-    ahn, benz, five = table("ahn/table1"), table("benz2021/table1"), table("tian2021/table5")
+    ahn, benz, five = printed_table("ahn/table1"), printed_table("benz2021/table1"), printed_table("tian2021/table5")
     assert (len(ahn), len(benz), len(five)) == (9, 5, 6)
     assert all(len(row) == 8 for row in ahn.values()) and all(len(row) == 2 for row in benz.values())
 
@@ -83,29 +93,29 @@ def test_g4_the_tables_are_whole() -> None:
 @pytest.mark.parametrize("name", ["ST", "PGD-AT", "TRADES"])
 @pytest.mark.parametrize("measure", ["natural", "AA"])
 def test_g7_gains_by_label_smoothing_are_differences_of_the_columns(name: str, measure: str) -> None:
-    rows = table("tradeoff2022/table1")
+    rows = printed_table("tradeoff2022/table1")
     gain = rows[f"{name}+LS"][measure].value - rows[name][measure].value
     assert gain == pytest.approx(rows[name][f"{measure}, gain by LS"].value, abs=1e-9)
 
 
 def test_numbers_printed_twice_agree() -> None:
-    first, second, third, fourth = (table(f"tradeoff2022/table{n}") for n in range(1, 5))
+    first, second, third, fourth = (printed_table(f"tradeoff2022/table{n}") for n in range(1, 5))
     assert first["TRADES"]["natural"].value == second["TRADES λ=6"]["natural"].value
     assert first["PGD-AT"]["AA"].value == third["PGD-AT"]["AA"].value
     assert all(fourth[name]["AA"].value < second[name]["AA"].value for name in fourth if name in second)
     cats = TABLE_4["4 original, adversarial"]["3"].value / 10
-    assert cats == TABLE_3["TRADES"]["3"].value == table("tian2021/fig4c")["beta of class 5 = 6"]["3"].value
+    assert cats == TABLE_3["TRADES"]["3"].value == printed_table("tian2021/fig4c")["beta of class 5 = 6"]["3"].value
 
 
 def test_table_2_is_the_grouping_in_use() -> None:
     for name, groups in (("CIFAR-10", CIFAR10_GROUPS), ("STL-10", STL10_GROUPS)):
-        row = table("tian2021/table2")[name]
+        row = printed_table("tian2021/table2")[name]
         for number, (_, classes) in enumerate(groups):
             assert {int(c) for c, cell in row.items() if cell.value == number} == set(classes)
 
 
 def test_the_ratio_of_table_5_is_not_the_28_of_the_text() -> None:
-    row = table("tian2021/table5")["CIFAR-10"]
+    row = printed_table("tian2021/table5")["CIFAR-10"]
     assert row["adversarial CV"].value / row["standard CV"].value == pytest.approx(26.5, abs=0.05)
     assert row["adversarial CV over standard CV"].value == 28
 
@@ -117,7 +127,7 @@ def test_every_file_has_the_one_layout() -> None:
         named = "id paper exhibits severity what resolution" if path.stem == "errata" else None
         assert header == (named or "paper exhibit row column relation value unit").split()
     for paper in (*PAPERS, "outside"):
-        found = cells(paper)
+        found = read_printed(paper)
         places = [(c.exhibit, c.row, c.column) for c in found]
         assert len(set(places)) == len(places) and all(c.paper == paper for c in found)
         assert {c.relation for c in found} <= {"=", ">", "<", "about"}
@@ -127,18 +137,18 @@ def test_every_file_has_the_one_layout() -> None:
 
 
 def test_errata_touch_exhibits_by_their_names() -> None:
-    assert [len(errata(paper)) for paper in PAPERS] == [12, 20, 10, 14]
-    assert "tian2021-6" in {one.id for one in footnotes("tian2021/table3")}
-    assert footnotes("tian2021/table2") == ()
-    assert "across-1" in {one.id for one in footnotes("ahn/table1")} and len(errata("across")) == 5
-    assert [one.id for one in elsewhere("tian2021")] == ["tian2021-16"] and elsewhere("ahn") == ()
-    ids = [one.id for paper in PAPERS for one in errata(paper)]
-    assert len(set(ids)) == len(ids) and all(one.what and one.resolution for p in PAPERS for one in errata(p))
+    assert [len(read_errata(paper)) for paper in PAPERS] == [12, 20, 10, 14]
+    assert "tian2021-6" in {one.id for one in exhibit_errata("tian2021/table3")}
+    assert exhibit_errata("tian2021/table2") == ()
+    assert "across-1" in {one.id for one in exhibit_errata("ahn/table1")} and len(read_errata("across")) == 5
+    assert [one.id for one in paper_errata("tian2021")] == ["tian2021-16"] and paper_errata("ahn") == ()
+    ids = [one.id for paper in PAPERS for one in read_errata(paper)]
+    assert len(set(ids)) == len(ids) and all(one.what and one.resolution for p in PAPERS for one in read_errata(p))
 
 
 def test_agreement_with_an_interval() -> None:
-    def cell(printed: str, relation: str = "=") -> Cell:
-        return Cell("p", "e", "r", "c", relation, printed, "%")
+    def cell(printed: str, relation: str = "=") -> PrintedCell:
+        return PrintedCell("p", "e", "r", "c", relation, printed, "%")
 
     assert cell("50.8").last_place == pytest.approx(0.1) and cell("50").last_place == 1
     assert cell("50.8").agrees(50.88, 52.0) and not cell("50.8").agrees(50.92, 52.0)
@@ -150,14 +160,14 @@ def test_agreement_with_an_interval() -> None:
 
 def test_printed_numbers_beside_ours() -> None:
     ours = {("Madry PGD", "Tot"): (51.0, 50.0, 52.05), ("Madry PGD", "3"): (20.0, 18.0, 22.0)}
-    found = {(one.cell.row, one.cell.column): one for one in compared("tian2021/table1", ours)}
+    found = {(one.cell.row, one.cell.column): one for one in compare_with_printed("tian2021/table1", ours)}
     assert len(found) == 260 and found["Madry PGD", "Tot"].agrees is True and found["Madry PGD", "3"].agrees is False
     assert found["HE PGD", "3"].agrees is None and found["HE PGD", "3"].ours is None
     nan = float("nan")
-    missing = compared("tian2021/table1", {("Madry PGD", "Tot"): (nan, nan, nan)})
+    missing = compare_with_printed("tian2021/table1", {("Madry PGD", "Tot"): (nan, nan, nan)})
     assert {one.agrees for one in missing} == {None}
 
 
 def test_an_unknown_paper_is_refused() -> None:
     with pytest.raises(ValueError, match="choose benz2021"):
-        cells("madry2018")
+        read_printed("madry2018")

@@ -22,7 +22,7 @@ from leastwise.papers.build import conditions, dataset
 from leastwise.papers.estimate import Speed, passes
 from leastwise.papers.outline import missing, short, tree
 from leastwise.papers.recipes import Images, Measured, Recipe, Released, Threat, Trained
-from leastwise.papers.registry import planned, selected
+from leastwise.papers.registry import list_recipes, select_exhibits
 from leastwise.papers.reproduce import Silent, drawings, execute, older, to_do
 from leastwise.papers.run import Runner, Watch, positions
 from leastwise.papers.stored import Store, files
@@ -219,15 +219,15 @@ def test_networks_of_others_are_asked_for_by_their_place(runner: Runner, tmp_pat
     place = tmp_path / "networks" / "standard" / "resnet18-imagenet.pt"
     assert str(place) in why and "trained by others" in why
     assert "standard/resnet18-imagenet" in next(iter(missing([recipe], runner)))
-    assert selected("benz2021/fig9")[0].needs  # whose networks are such
+    assert select_exhibits("benz2021/fig9")[0].needs  # whose networks are such
 
 
 def test_the_plan_in_words_and_numbers(runner: Runner) -> None:
-    exhibits = (*selected("benz2021/fig14"), *selected("tian2021/table2"))
+    exhibits = (*select_exhibits("benz2021/fig14"), *select_exhibits("tian2021/table2"))
     lines = list(tree(exhibits, runner.store))
     assert lines[-1] == "  needs nothing but the paper" and sum("(see above)" in line for line in lines) == 2
     assert sum("[to do]" in line for line in lines) == 4 * 3
-    recipes = planned(exhibits, "smoke")[0]
+    recipes = list_recipes(exhibits, "smoke")[0]
     speed = Speed()
     assert all(speed.seconds(recipe) > 0 for recipe in to_do(recipes, runner.store)) and len(speed.known) == 2
     assert passes(BOTH) == 40 * (1 + 8) and short(1_830_000) == "1.83 million"
@@ -267,7 +267,9 @@ def test_only_some_rows_are_run_and_the_others_say_so(tmp_path: Path, capsys: py
     said = capsys.readouterr().out
     assert "in all     2 trainings and 2 audits" in said and "Adam" not in said
     store = Store(tmp_path, "smoke")
-    there = {role: store.has(planned_one) for role, (planned_one,) in selected("benz2021/fig6")[0]("smoke").items()}
+    there = {
+        role: store.has(planned_one) for role, (planned_one,) in select_exhibits("benz2021/fig6")[0]("smoke").items()
+    }
     assert there == {"SGD, 1e-4": True, "Adam": False, "weight decay 1e-5": False, "cyclic": True}
     page = (store.root / "pages" / "benz2021" / "index.html").read_text()
     assert "Of 4 rows 2 are there." in page and "Not shown: Adam, weight decay 1e-5 (not run)." in page
@@ -277,10 +279,10 @@ def test_only_some_rows_are_run_and_the_others_say_so(tmp_path: Path, capsys: py
 
 @pytest.mark.medium
 def test_pages_show_what_was_asked_for_and_what_is_whole_already(runner: Runner) -> None:
-    fig1, fig2 = selected("benz2021/fig1"), selected("benz2021/fig2")
+    fig1, fig2 = select_exhibits("benz2021/fig1"), select_exhibits("benz2021/fig2")
     (drawn,) = drawings(fig2, runner.store, {})
     assert [one.id for one in drawn.exhibits] == ["benz2021/fig2"] and drawn.results == {}
-    done(runner, *planned(fig1, "smoke")[0])
+    done(runner, *list_recipes(fig1, "smoke")[0])
     (drawn,) = drawings(fig2, runner.store, {})
     assert [one.id for one in drawn.exhibits] == ["benz2021/fig1", "benz2021/fig2"] and len(drawn.results) == 1
 
@@ -293,7 +295,7 @@ def test_smoke_of_all_exhibits_of_all_papers(tmp_path: Path, capsys: pytest.Capt
     assert "failed" not in capsys.readouterr().out
     store = Store(tmp_path, "smoke")
     for name in papers:
-        recipes, absent = planned(selected(name), "smoke")
+        recipes, absent = list_recipes(select_exhibits(name), "smoke")
         assert absent == () and all(store.has(recipe) for recipe in recipes)
         assert (store.root / "pages" / name / "index.html").stat().st_size > 100_000
         for table in (store.root / "pages" / name).glob("*.csv"):

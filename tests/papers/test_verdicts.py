@@ -12,10 +12,10 @@ from leastwise.core.counts import Tally
 from leastwise.data.classes import CIFAR10, CIFAR10_GROUPS, CIFAR100, CIFAR100_GROUPS
 from leastwise.insight.features import Moments
 from leastwise.papers.claims.table import CLAIMS
-from leastwise.papers.judge import RULES, judged
+from leastwise.papers.judge import RULES, judge_claims
 from leastwise.papers.recipes import Measured, Recipe, Trained
-from leastwise.papers.registry import PAPERS, narrowed, planned, selected
-from leastwise.papers.results import Found, Results
+from leastwise.papers.registry import PAPERS, keep_roles, list_recipes, select_exhibits
+from leastwise.papers.results import RecipeResult, Results
 from leastwise.papers.tian2021.exhibits import CAT, DOG
 from tests.insight.toys import evidence_of
 from tests.papers.results_made_up import with_recipe
@@ -34,13 +34,13 @@ def names_of(recipe: Measured) -> tuple[str, ...]:
     return tuple(names[c] for c in change[1:] if isinstance(c, int)) if change[:1] == ("binary",) else names
 
 
-def made_up(recipe: Recipe, each: int = 8) -> Found:
+def made_up(recipe: Recipe, each: int = 8) -> RecipeResult:
     """Accuracies that fall from class to class, the same for all networks of a data set but for chance."""
     rng = np.random.default_rng(zlib.crc32(repr(recipe).encode()))
     if isinstance(recipe, Trained):
         n = torch.full((100,), 50)
         learnt = torch.linspace(0.9, 0.3, 100)
-        return Found(epochs=tuple(Tally(n, (n * learnt * e / 5).long()) for e in range(1, 6)))
+        return RecipeResult(epochs=tuple(Tally(n, (n * learnt * e / 5).long()) for e in range(1, 6)))
     names = names_of(recipe)
     k = len(names)
     whole = CIFAR10 if recipe.data.change[:1] == ("removed",) else names
@@ -56,12 +56,14 @@ def made_up(recipe: Recipe, each: int = 8) -> Found:
     if recipe.data.change == ("coloured",):
         groups = (("on red", tuple(range(5))), ("on blue", tuple(range(5, 10))))
     evidence = with_recipe(evidence_of(logits, labels, names=names, groups=groups, ids=ids))
-    return Found(evidence, Moments.of(rng.random((len(labels), 6)), labels, k) if "features" in recipe.keeps else None)
+    return RecipeResult(
+        evidence, Moments.of(rng.random((len(labels), 6)), labels, k) if "features" in recipe.keeps else None
+    )
 
 
 @cache
 def results(paper: str, scale: str) -> Results:
-    recipes, _ = planned(PAPERS[paper].exhibits, scale)
+    recipes, _ = list_recipes(PAPERS[paper].exhibits, scale)
     return {recipe: made_up(recipe) for recipe in recipes}
 
 
@@ -74,7 +76,7 @@ def test_rules_and_exhibits_name_the_same_claims() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_rule_finds_what_it_needs(paper: str) -> None:
-    for one in judged(paper, results(paper, "full"), "full"):
+    for one in judge_claims(paper, results(paper, "full"), "full"):
         assert one.findings and not one.missing, one
         assert one.verdict in ("holds", "does not hold", "undecided")
 
@@ -83,13 +85,13 @@ def test_every_rule_finds_what_it_needs(paper: str) -> None:
 @pytest.mark.parametrize("paper", PAPERS)
 def test_at_lite_scale_only_imagenet_is_missing(paper: str) -> None:
     of_imagenet = {"benz2021/fig5", "benz2021/fig9", "benz2021/fig11"}
-    for one in judged(paper, results(paper, "lite"), "lite"):
+    for one in judge_claims(paper, results(paper, "lite"), "lite"):
         assert bool(one.findings) != (one.exhibit in of_imagenet or "imagenet" in one.on), one
 
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_without_results_everything_is_missing_and_says_so(paper: str) -> None:
-    for one in judged(paper, {}, "full"):
+    for one in judge_claims(paper, {}, "full"):
         assert one.findings == () and one.missing and one.verdict == "undecided", one
 
 
@@ -100,18 +102,18 @@ def test_a_rule_looks_at_the_right_networks() -> None:
     after = EXHIBITS["tian2021/fig4c"].needs["0.5"]
     assert isinstance(before, Measured) and isinstance(after, Measured)
 
-    def with_cats(recipe: Measured, right: bool) -> Found:
+    def with_cats(recipe: Measured, right: bool) -> RecipeResult:
         labels = np.repeat(np.arange(10), 40)
         predicted = np.where((labels == CAT) & (not right), DOG, labels)
         logits = {name: 3.0 * np.eye(10)[predicted] for name in recipe.conditions}
-        return Found(evidence_of(logits, labels, names=CIFAR10, groups=CIFAR10_GROUPS))
+        return RecipeResult(evidence_of(logits, labels, names=CIFAR10, groups=CIFAR10_GROUPS))
 
     changed = {**recipes, before: with_cats(before, False), after: with_cats(after, True)}
-    found = [one for one in judged("tian2021", changed, "full") if one.exhibit == "tian2021/fig4c"]
+    found = [one for one in judge_claims("tian2021", changed, "full") if one.exhibit == "tian2021/fig4c"]
     assert [(one.claim, one.on, one.verdict) for one in found] == [("C12", "6; 0.5", "holds")]
     assert found[0].findings[0].value == 1
     turned = {**recipes, before: with_cats(before, True), after: with_cats(after, False)}
-    (other,) = (one for one in judged("tian2021", turned, "full") if one.exhibit == "tian2021/fig4c")
+    (other,) = (one for one in judge_claims("tian2021", turned, "full") if one.exhibit == "tian2021/fig4c")
     assert other.verdict == "does not hold"
 
 
@@ -122,8 +124,8 @@ def test_a_network_that_gives_one_answer_decides_nothing() -> None:
     assert isinstance(failed, Measured)
     labels = np.repeat(np.arange(10), 8)
     always = 3.0 * np.eye(10)[np.full(len(labels), 3)]
-    recipes[failed] = Found(evidence_of(dict.fromkeys(failed.conditions, always), labels, names=CIFAR10))
-    found = [one for one in judged("tian2021", recipes, "full") if "mnist, adversarial" in one.on]
+    recipes[failed] = RecipeResult(evidence_of(dict.fromkeys(failed.conditions, always), labels, names=CIFAR10))
+    found = [one for one in judge_claims("tian2021", recipes, "full") if "mnist, adversarial" in one.on]
     assert {one.claim for one in found} == {"C1", "C2"} and not any(one.findings for one in found)
     assert {one.missing for one in found} == {
         "mnist, adversarial gives one answer to all images: its training failed",
@@ -132,8 +134,10 @@ def test_a_network_that_gives_one_answer_decides_nothing() -> None:
 
 def test_what_is_there_decides_and_is_named() -> None:
     """Two of eight methods, three of ten networks: claims over several are decided by these, and say so."""
-    some = planned(narrowed(selected("ahn/fig4"), ("PGD", "TRADES")), "lite")[0]
-    found = {one.exhibit: one for one in judged("ahn", {r: made_up(r) for r in some}, "lite") if one.claim == "C17"}
+    some = list_recipes(keep_roles(select_exhibits("ahn/fig4"), ("PGD", "TRADES")), "lite")[0]
+    found = {
+        one.exhibit: one for one in judge_claims("ahn", {r: made_up(r) for r in some}, "lite") if one.claim == "C17"
+    }
     (w,) = found["ahn/fig4"].findings
     assert w.what == "Kendall's W of 20 superclasses over 2 methods: only PGD, TRADES"
     assert found["ahn/fig11"].missing == "1 of 4 are among the results, and two are needed"
@@ -142,14 +146,14 @@ def test_what_is_there_decides_and_is_named() -> None:
 def test_networks_that_stand_for_others_do_not_agree_by_that() -> None:
     """At scale lite `convnet` stands for VGG-16 and `small` for the rest: one network with several seeds."""
     rows = ("cifar10 vgg16-bn", "cifar10 resnet18", "cifar10 resnet50", "cifar10 densenet121")
-    some = planned(narrowed(selected("benz2021/fig4"), rows), "lite")[0]
+    some = list_recipes(keep_roles(select_exhibits("benz2021/fig4"), rows), "lite")[0]
     (case, _) = (
-        one for one in judged("benz2021", {r: made_up(r) for r in some}, "lite") if one.exhibit == "benz2021/fig4"
+        one for one in judge_claims("benz2021", {r: made_up(r) for r in some}, "lite") if one.exhibit == "benz2021/fig4"
     )
     (one,) = case.findings
     assert one.what.startswith("cosine of two models") and "convnet for vgg16-bn, small for resnet18" in one.what
-    alike = planned(narrowed(selected("benz2021/fig4"), rows[1:]), "lite")[0]
-    judgements = judged("benz2021", {r: made_up(r) for r in alike}, "lite")
+    alike = list_recipes(keep_roles(select_exhibits("benz2021/fig4"), rows[1:]), "lite")[0]
+    judgements = judge_claims("benz2021", {r: made_up(r) for r in alike}, "lite")
     missing = {one.missing for one in judgements if one.exhibit == "benz2021/fig4" and one.on == "cifar10"}
     assert missing == {"at this scale one network stands for all architectures that are there"}
 

@@ -55,17 +55,17 @@ class Reproduce:
     def run(self) -> int:
         self.where.check()
         use_data_dir(self.data_dir)
-        from leastwise.papers.registry import PAPERS, narrowed, selected
+        from leastwise.papers.registry import PAPERS, keep_roles, select_exhibits
 
         if not self.exhibits:
             raise ValueError(f"name a paper, {', '.join(PAPERS)}, or an exhibit: `leastwise list papers` shows all")
-        exhibits = tuple({one.id: one for name in self.exhibits for one in selected(name)}.values())
-        wanted = narrowed(exhibits, self.only)
+        exhibits = tuple({one.id: one for name in self.exhibits for one in select_exhibits(name)}.values())
+        wanted = keep_roles(exhibits, self.only)
         threads = self.where.threads(self.threads)
         device = chosen_device(self.device, threads)
         from leastwise.core.files import check_writable
         from leastwise.papers.estimate import Speed
-        from leastwise.papers.page import write
+        from leastwise.papers.page import write_page
         from leastwise.papers.reproduce import drawings, execute, recipes_of, to_do
         from leastwise.papers.run import Runner
         from leastwise.papers.stored import Store
@@ -90,7 +90,7 @@ class Reproduce:
                 failed = execute(work, runner, Telling(console, work, runner, speed), hands)
         for drawn in drawings(exhibits, store, failed):
             folder = store.root / "pages" / drawn.paper.id
-            written = write(drawn.paper, drawn.exhibits, self.scale, drawn.results, drawn.failed, folder)
+            written = write_page(drawn.paper, drawn.exhibits, self.scale, drawn.results, drawn.failed, folder)
             say(console, f"{drawn.paper.id} at scale {self.scale}: {written[0]}, and {len(written) - 1} tables")
         if failed:
             say(console, f"{len(failed)} of {len(work)} failed; cells say why, and the same command tries again")

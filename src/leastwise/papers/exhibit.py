@@ -19,7 +19,7 @@ class Exhibit:
 
     id: str  # such as tian2021/table3
     title: str
-    drawn: str  # what the reader sees
+    shows: str  # what the reader sees
     needs: Needs  # empty if it is computed from nothing but the paper
     assumed: tuple[str, ...] = ()  # what the paper leaves open, and what is taken instead
     claims: tuple[str, ...] = ()  # that it speaks to, such as C7

@@ -11,16 +11,16 @@ from leastwise.papers.ahn import drawings as ahn
 from leastwise.papers.benz2021 import drawings as benz2021
 from leastwise.papers.cost import released
 from leastwise.papers.drawing import claims
-from leastwise.papers.drawing.claims import SMOKE, Row, summary
-from leastwise.papers.drawing.drawn import Drawn, numbers
-from leastwise.papers.drawing.given import Given
-from leastwise.papers.drawing.tables import Sheet, as_csv, as_latex, as_rows, sheet
+from leastwise.papers.drawing.claims import SMOKE, ClaimRow, summarise_claims
+from leastwise.papers.drawing.exhibit_drawing import ExhibitDrawing, list_marks
+from leastwise.papers.drawing.inputs import DrawingInput
+from leastwise.papers.drawing.tables import ComparisonTable, make_table, table_csv, table_latex, table_rows
 from leastwise.papers.exhibit import Exhibit, Paper
-from leastwise.papers.judge import judged
-from leastwise.papers.printed import elsewhere, footnotes
+from leastwise.papers.judge import judge_claims
+from leastwise.papers.printed import exhibit_errata, paper_errata
 from leastwise.papers.recipes import Absent, Measured, Recipe
 from leastwise.papers.registry import PAPERS
-from leastwise.papers.results import Results, View
+from leastwise.papers.results import ExhibitResults, Results
 from leastwise.papers.scales import SCALES
 from leastwise.papers.tian2021 import drawings as tian2021
 from leastwise.papers.tradeoff2022 import drawings as tradeoff2022
@@ -29,7 +29,7 @@ from leastwise.report.html import number_figures, render_page
 
 PAGE = "index.html"
 NOT_SHOWN = re.compile(r"Not shown: (?P<what>.+?) \((?P<why>.+)\)\.")
-DRAWINGS: dict[str, Callable[[Given], Drawn]] = {
+DRAWINGS: dict[str, Callable[[DrawingInput], ExhibitDrawing]] = {
     **benz2021.DRAWINGS,
     **tian2021.DRAWINGS,
     **ahn.DRAWINGS,
@@ -46,7 +46,7 @@ CAVEATS = {
 }
 
 
-def write(
+def write_page(
     paper: Paper,
     exhibits: tuple[Exhibit, ...],
     scale: str,
@@ -55,34 +55,34 @@ def write(
     folder: Path,
 ) -> tuple[Path, ...]:
     """index.html, NAME.csv and NAME.tex of each table, NAME.figures.csv of each exhibit with figures, the claims."""
-    given = {one.id: Given(paper, View(one, scale, results, EXHIBITS), failed) for one in exhibits}
-    made = {one.id: draw(given[one.id]) for one in exhibits}
-    tables = {one.id: sheet(one.id, scale, made[one.id].ours) for one in exhibits}
-    found = claims.rows(judged(paper.id, results, scale), exhibits, scale, given)
-    there = {one.id: how_much(given[one.id].view) for one in exhibits}
-    files = {PAGE: page(paper, exhibits, scale, made, tables, found, there)}
+    inputs = {one.id: DrawingInput(paper, ExhibitResults(one, scale, results, EXHIBITS), failed) for one in exhibits}
+    made = {one.id: draw_exhibit(inputs[one.id]) for one in exhibits}
+    tables = {one.id: make_table(one.id, scale, made[one.id].ours) for one in exhibits}
+    found = claims.list_claim_rows(judge_claims(paper.id, results, scale), exhibits, scale, inputs)
+    there = {one.id: describe_completeness(inputs[one.id].view) for one in exhibits}
+    files = {PAGE: render_paper(paper, exhibits, scale, made, tables, found, there)}
     for one in exhibits:
         name = one.id.partition("/")[2]
         table = tables[one.id]
         if table is not None:
-            files |= {f"{name}.csv": as_csv(table), f"{name}.tex": as_latex(table)}
+            files |= {f"{name}.csv": table_csv(table), f"{name}.tex": table_latex(table)}
         if figures := figure_csv(made[one.id], scale):
             files[f"{name}.figures.csv"] = figures
     if found:
-        files |= {"claims.csv": claims.as_csv(found), "claims.tex": claims.as_latex(found)}
+        files |= {"claims.csv": claims.claims_csv(found), "claims.tex": claims.claims_latex(found)}
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         write_atomic(folder / name, text.encode())
     return tuple(folder / name for name in files)
 
 
-def draw(given: Given) -> Drawn:
+def draw_exhibit(inputs: DrawingInput) -> ExhibitDrawing:
     """An exhibit by the function that its id names."""
-    made = DRAWINGS[given.view.exhibit.id](given)
-    return replace(made, notes=merged(made.notes))
+    made = DRAWINGS[inputs.view.exhibit.id](inputs)
+    return replace(made, notes=merge_notes(made.notes))
 
 
-def merged(notes: Sequence[str]) -> tuple[str, ...]:
+def merge_notes(notes: Sequence[str]) -> tuple[str, ...]:
     """What is not shown for one reason in one sentence, at the place of the first of them."""
     lacking: dict[str, dict[str, None]] = {}
     order: dict[str, None] = {}
@@ -95,12 +95,12 @@ def merged(notes: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"Not shown: {'; '.join(lacking[one])} ({one})." if one in lacking else one for one in order)
 
 
-def figure_csv(made: Drawn, scale: str) -> str:
+def figure_csv(made: ExhibitDrawing, scale: str) -> str:
     """A line for each mark of each figure; empty without figures."""
     rows = [
         {"figure": figure.title, "scale": scale} | row
         for figure in (*made.panels, *made.wide)
-        for row in numbers(figure)
+        for row in list_marks(figure)
     ]
     if not rows:
         return ""
@@ -109,22 +109,23 @@ def figure_csv(made: Drawn, scale: str) -> str:
     return csv_text([columns, *cells])
 
 
-def page(
+def render_paper(
     paper: Paper,
     exhibits: tuple[Exhibit, ...],
     scale: str,
-    made: Mapping[str, Drawn],
-    tables: Mapping[str, Sheet | None],
-    found: tuple[Row, ...],
+    made: Mapping[str, ExhibitDrawing],
+    tables: Mapping[str, ComparisonTable | None],
+    found: tuple[ClaimRow, ...],
     there: Mapping[str, str],
 ) -> str:
     specs: list[Any] = []
     exports: list[dict[str, str]] = []
     shown = [
-        exhibit(one, scale, made[one.id], tables[one.id], specs, exports) | {"there": there[one.id]} for one in exhibits
+        exhibit_context(one, scale, made[one.id], tables[one.id], specs, exports) | {"there": there[one.id]}
+        for one in exhibits
     ]
     if found:
-        exports.append({"csv": claims.as_csv(found), "latex": claims.as_latex(found)})
+        exports.append({"csv": claims.claims_csv(found), "latex": claims.claims_latex(found)})
     words = {
         "title": paper.title,
         "paper": paper,
@@ -133,47 +134,52 @@ def page(
         "about": SCALES[scale].about,
         "numbering": "named" if paper.id == "ahn" else f"numbered from {paper.first_class}",
         "exhibits": shown,
-        "elsewhere": elsewhere(paper.id),
+        "elsewhere": paper_errata(paper.id),
         "claims": found,
         "measured": [row for row in found if row.finding is not None],
         "unmeasured": [row for row in found if row.finding is None],
-        "summary": () if scale == "smoke" else summary(found),
+        "summary": () if scale == "smoke" else summarise_claims(found),
         "claims_export": len(exports) - 1,
         "smoke": SMOKE if scale == "smoke" else "",
     }
     return render_page("paper.html.j2", words, specs=specs, exports=exports, package="leastwise.papers")
 
 
-def exhibit(
-    one: Exhibit, scale: str, made: Drawn, table: Sheet | None, specs: list[Any], exports: list[dict[str, str]]
+def exhibit_context(
+    one: Exhibit,
+    scale: str,
+    made: ExhibitDrawing,
+    table: ComparisonTable | None,
+    specs: list[Any],
+    exports: list[dict[str, str]],
 ) -> dict[str, Any]:
     if table is not None:
-        exports.append({"csv": as_csv(table), "latex": as_latex(table)})
+        exports.append({"csv": table_csv(table), "latex": table_latex(table)})
     return {
         "id": one.id.partition("/")[2],
-        "label": heading(one.id),
+        "label": exhibit_heading(one.id),
         "title": one.title,
-        "drawn": one.drawn,
-        "basis": basis(one, scale),
+        "shows": one.shows,
+        "basis": describe_basis(one, scale),
         "panels": number_figures(made.panels, specs),
         "wide": number_figures(made.wide, specs),
         "images": made.images,
         "notes": made.notes,
-        "table": None if table is None else {"columns": headed(table), "rows": as_rows(table)},
+        "table": None if table is None else {"columns": column_headings(table), "rows": table_rows(table)},
         "pairs": made.pairs,
         "export": len(exports) - 1,
         "assumed": one.assumed,
-        "errata": footnotes(one.id),
+        "errata": exhibit_errata(one.id),
         "claims": one.claims,
         "stands_in": bool(one.classes) and scale == "smoke",
     }
 
 
-def headed(table: Sheet) -> list[dict[str, str]]:
+def column_headings(table: ComparisonTable) -> list[dict[str, str]]:
     return [{"name": column, "unit": table.unit(column)} for column in table.columns]
 
 
-def heading(exhibit_id: str) -> str:
+def exhibit_heading(exhibit_id: str) -> str:
     """Table 3 of table3, Fig. 2abcd of fig2abcd."""
     name = exhibit_id.partition("/")[2]
     found = re.fullmatch(r"(table|fig)(\d+)([a-z]*)", name)
@@ -182,7 +188,7 @@ def heading(exhibit_id: str) -> str:
     return f"{'Table' if found[1] == 'table' else 'Fig.'} {found[2]}{found[3]}"
 
 
-def how_much(view: View) -> str:
+def describe_completeness(view: ExhibitResults) -> str:
     """What of an exhibit is there, unless it is all."""
     offered = {role: [part for part in parts if not isinstance(part, Absent)] for role, parts in view.offered.items()}
     whole = sum(bool(parts) and all(part in view.results for part in parts) for parts in offered.values())
@@ -193,7 +199,7 @@ def how_much(view: View) -> str:
     return f"Of {len(offered)} rows {whole} {'is' if whole == 1 else 'are'} there{part}."
 
 
-def basis(one: Exhibit, scale: str) -> str:
+def describe_basis(one: Exhibit, scale: str) -> str:
     """The networks behind an exhibit at this scale."""
     recipes = [recipe for parts in one(scale).values() for recipe in parts if not isinstance(recipe, Absent)]
     given_away = len(released(recipes))
@@ -206,11 +212,11 @@ def basis(one: Exhibit, scale: str) -> str:
         count = f"{len(trained)} training{'s' if len(trained) > 1 else ''}"
         said.insert(0, f"{count} of {archs} on {data}; {epochs} epochs")
     nothing = "nothing can be had at this scale" if one.needs else "computed from the paper alone"
-    said += [] if scale == "smoke" else lighter(one, scale)
+    said += [] if scale == "smoke" else describe_reductions(one, scale)
     return "; ".join(said) or nothing
 
 
-def lighter(one: Exhibit, scale: str) -> list[str]:
+def describe_reductions(one: Exhibit, scale: str) -> list[str]:
     """What a scale measures on fewer images than the paper, or with a shorter attack."""
     found: dict[str, None] = {}
     for role, parts in one(scale).items():

@@ -24,7 +24,7 @@ ACROSS = "across"  # the paper of contradictions between papers
 ROUGHLY = 0.1  # what `about` leaves open, as a share of the value
 
 
-class Cell(NamedTuple):
+class PrintedCell(NamedTuple):
     paper: str
     exhibit: str
     row: str
@@ -65,50 +65,52 @@ class Erratum(NamedTuple):
 
 
 @cache
-def cells(paper: str) -> tuple[Cell, ...]:
+def read_printed(paper: str) -> tuple[PrintedCell, ...]:
     """Every number of a paper, in the order of the file; of `outside` too."""
     if paper not in (*PAPERS, "outside"):
         raise ValueError(f"there is no paper {paper!r}: choose {', '.join(PAPERS)}")
     path = FOLDER / "outside.csv" if paper == "outside" else FOLDER / paper / "printed.csv"
     with path.open(encoding="utf-8", newline="") as file:
         return tuple(
-            Cell(r["paper"], r["exhibit"], r["row"], r["column"], r["relation"], r["value"], r["unit"])
+            PrintedCell(r["paper"], r["exhibit"], r["row"], r["column"], r["relation"], r["value"], r["unit"])
             for r in csv.DictReader(file)
         )
 
 
-def table(exhibit: str) -> dict[str, dict[str, Cell]]:
+def printed_table(exhibit: str) -> dict[str, dict[str, PrintedCell]]:
     """The numbers of an exhibit such as `tian2021/table3`: rows of columns, in the paper's order; empty for a figure
     without numbers."""
     paper, _, name = exhibit.partition("/")
-    rows: dict[str, dict[str, Cell]] = {}
-    for cell in cells(paper):
+    rows: dict[str, dict[str, PrintedCell]] = {}
+    for cell in read_printed(paper):
         if cell.exhibit == name:
             rows.setdefault(cell.row, {})[cell.column] = cell
     return rows
 
 
-class Compared(NamedTuple):
+class PrintedComparison(NamedTuple):
     """A printed number beside ours, which is (value, low, high) in its unit."""
 
-    cell: Cell
+    cell: PrintedCell
     ours: tuple[float, float, float] | None
     agrees: bool | None  # None where we have nothing to say
 
 
-def compared(exhibit: str, ours: Mapping[tuple[str, str], tuple[float, float, float]]) -> tuple[Compared, ...]:
+def compare_with_printed(
+    exhibit: str, ours: Mapping[tuple[str, str], tuple[float, float, float]]
+) -> tuple[PrintedComparison, ...]:
     """Every printed number of an exhibit beside ours, which are given by row and column."""
     found = []
-    for row, columns in table(exhibit).items():
+    for row, columns in printed_table(exhibit).items():
         for column, cell in columns.items():
             mine = ours.get((row, column))
             known = mine is not None and not (math.isnan(mine[1]) or math.isnan(mine[2]))
-            found.append(Compared(cell, mine, cell.agrees(*mine[1:]) if mine is not None and known else None))
+            found.append(PrintedComparison(cell, mine, cell.agrees(*mine[1:]) if mine is not None and known else None))
     return tuple(found)
 
 
 @cache
-def errata(paper: str) -> tuple[Erratum, ...]:
+def read_errata(paper: str) -> tuple[Erratum, ...]:
     with (FOLDER / "errata.csv").open(encoding="utf-8", newline="") as file:
         return tuple(
             Erratum(r["id"], r["paper"], tuple(r["exhibits"].split()), r["severity"], r["what"], r["resolution"])
@@ -117,13 +119,13 @@ def errata(paper: str) -> tuple[Erratum, ...]:
         )
 
 
-def footnotes(exhibit: str) -> tuple[Erratum, ...]:
+def exhibit_errata(exhibit: str) -> tuple[Erratum, ...]:
     """The errata that touch an exhibit, and where papers contradict each other on it."""
     paper, _, name = exhibit.partition("/")
-    own = tuple(one for one in errata(paper) if name in one.exhibits)
-    return own + tuple(one for one in errata(ACROSS) if exhibit in one.exhibits)
+    own = tuple(one for one in read_errata(paper) if name in one.exhibits)
+    return own + tuple(one for one in read_errata(ACROSS) if exhibit in one.exhibits)
 
 
-def elsewhere(paper: str) -> tuple[Erratum, ...]:
+def paper_errata(paper: str) -> tuple[Erratum, ...]:
     """The errata of a paper that touch no exhibit."""
-    return tuple(one for one in errata(paper) if not one.exhibits)
+    return tuple(one for one in read_errata(paper) if not one.exhibits)

@@ -14,7 +14,7 @@ from leastwise.papers.tradeoff2022 import exhibits as tradeoff2022
 PAPERS: dict[str, Paper] = {one.id: one for one in (benz2021.PAPER, tian2021.PAPER, PAPER, tradeoff2022.PAPER)}
 
 
-def selected(name: str) -> tuple[Exhibit, ...]:
+def select_exhibits(name: str) -> tuple[Exhibit, ...]:
     """The exhibits of `PAPER` or `PAPER/EXHIBIT`."""
     paper, slash, _ = name.partition("/")
     if paper not in PAPERS:
@@ -27,7 +27,7 @@ def selected(name: str) -> tuple[Exhibit, ...]:
     return found
 
 
-def narrowed(exhibits: tuple[Exhibit, ...], roles: tuple[str, ...]) -> tuple[Exhibit, ...]:
+def keep_roles(exhibits: tuple[Exhibit, ...], roles: tuple[str, ...]) -> tuple[Exhibit, ...]:
     """The exhibits with some of their rows only, by the names of their roles; `*` stands for anything."""
     known = tuple(dict.fromkeys(role for one in exhibits for role in one.needs))
     for role in roles:
@@ -42,7 +42,7 @@ def narrowed(exhibits: tuple[Exhibit, ...], roles: tuple[str, ...]) -> tuple[Exh
     )
 
 
-def planned(exhibits: tuple[Exhibit, ...], scale_name: str) -> tuple[tuple[Recipe, ...], tuple[Absent, ...]]:
+def list_recipes(exhibits: tuple[Exhibit, ...], scale_name: str) -> tuple[tuple[Recipe, ...], tuple[Absent, ...]]:
     """What several exhibits need at a scale, each recipe once; and what the scale cannot offer."""
     parts = [one for exhibit in exhibits for some in exhibit(scale_name).values() for one in some]
     there = dict.fromkeys(one for one in parts if not isinstance(one, Absent))

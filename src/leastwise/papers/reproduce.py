@@ -13,7 +13,7 @@ from leastwise.jobs.executor import HERE, Gone, Hands, Local
 from leastwise.papers.exhibit import Exhibit, Paper
 from leastwise.papers.recipes import Absent, Measured, Recipe, Trained, networks
 from leastwise.papers.registry import PAPERS
-from leastwise.papers.results import Found
+from leastwise.papers.results import RecipeResult
 from leastwise.papers.run import Runner, Watch
 from leastwise.papers.stored import Store
 
@@ -135,7 +135,7 @@ class Drawn:
 
     paper: Paper
     exhibits: tuple[Exhibit, ...]
-    results: Mapping[Recipe, Found]
+    results: Mapping[Recipe, RecipeResult]
     failed: Mapping[Recipe, str]
 
 

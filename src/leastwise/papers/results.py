@@ -10,7 +10,7 @@ from jaxtyping import Float
 from leastwise.audit.evidence import Evidence
 from leastwise.core.counts import Tally
 from leastwise.insight.features import Moments, inter_class_similarity, intra_class_variance
-from leastwise.papers.claims.base import Finding, Verdict, together
+from leastwise.papers.claims.base import ClaimDecision, ClaimFinding, combine_decisions
 from leastwise.papers.exhibit import Exhibit
 from leastwise.papers.recipes import Absent, Measured, Recipe
 from leastwise.papers.scales import scale
@@ -25,7 +25,7 @@ class Picture(NamedTuple):
     logits: Mapping[str, Float[np.ndarray, " k"]]
 
 
-class Found(NamedTuple):
+class RecipeResult(NamedTuple):
     """What a recipe gave."""
 
     evidence: Evidence | None = None  # of an audit; of one after every epoch, the last
@@ -38,25 +38,25 @@ class Found(NamedTuple):
     pictures: tuple[Picture, ...] = ()  # of an audit: the single images that an exhibit shows
 
 
-Results = Mapping[Recipe, Found]  # what is there: a recipe that failed or was not run is missing
-Audited = tuple[Evidence, str]  # and a condition
+Results = Mapping[Recipe, RecipeResult]  # what is there: a recipe that failed or was not run is missing
+AuditedCondition = tuple[Evidence, str]  # and a condition
 
 
 STAND_INS = {"autoattack": ("autoattack", "apgd-ce")}  # a small scale has a shorter one
 
 
-class Missing(ValueError):
+class MissingResult(ValueError):
     """Something that a claim needs is not among the results."""
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class ExhibitResults:
     exhibit: Exhibit
     scale: str
     results: Results
     siblings: Mapping[str, Exhibit]  # every exhibit by its id
 
-    def of(self, exhibit: str) -> "View":
+    def of(self, exhibit: str) -> "ExhibitResults":
         """Another exhibit with the same results."""
         return replace(self, exhibit=self.siblings[exhibit])
 
@@ -73,27 +73,27 @@ class View:
         """The class that stands for a class of the paper at this scale."""
         return scale(self.scale).cls(c)
 
-    def parts(self, role: str) -> list[tuple[Recipe, Found]]:
+    def parts(self, role: str) -> list[tuple[Recipe, RecipeResult]]:
         recipes = [one for one in scale(self.scale)(self.exhibit.needs[role]) if not isinstance(one, Absent)]
         return [(one, self.results[one]) for one in recipes if one in self.results]
 
-    def audits(self, role: str) -> list[Audited]:
+    def audits(self, role: str) -> list[AuditedCondition]:
         """Every condition of a role; nothing where it was not audited.
 
         A network that gives one answer to all images has learnt nothing, and decides no claim; at scale smoke nothing
         is decided anyway.
         """
         found = [(recipe, one.evidence) for recipe, one in self.parts(role) if isinstance(recipe, Measured)]
-        if self.scale != "smoke" and any(evidence and one_answer(evidence) for _, evidence in found):
-            raise Missing(f"{role} gives one answer to all images: its training failed")
+        if self.scale != "smoke" and any(evidence and gives_one_answer(evidence) for _, evidence in found):
+            raise MissingResult(f"{role} gives one answer to all images: its training failed")
         return [(evidence, name) for recipe, evidence in found if evidence for name in recipe.conditions]
 
-    def audit(self, role: str, attack: str = "clean") -> Audited:
+    def audit(self, role: str, attack: str = "clean") -> AuditedCondition:
         """The condition whose name begins so; scales change what follows."""
         for evidence, name in self.audits(role):
             if name.startswith(STAND_INS.get(attack, attack)):
                 return evidence, name
-        raise Missing(f"{role} under {attack} is not among the results")
+        raise MissingResult(f"{role} under {attack} is not among the results")
 
     def profile(self, role: str, attack: str = "clean") -> ClassValues:
         evidence, name = self.audit(role, attack)
@@ -103,7 +103,7 @@ class View:
         for _, one in self.parts(role):
             if one.moments is not None:
                 return one.moments
-        raise Missing(f"the features of {role} are not among the results")
+        raise MissingResult(f"the features of {role} are not among the results")
 
     def shape(self, role: str) -> tuple[ClassValues, ClassValues]:
         """Similarity and variance of the classes' features."""
@@ -114,10 +114,10 @@ class View:
         for _, one in self.parts(role):
             if one.epochs:
                 return one.epochs
-        raise Missing(f"the epochs of {role} are not among the results")
+        raise MissingResult(f"the epochs of {role} are not among the results")
 
 
-def one_answer(evidence: Evidence) -> bool:
+def gives_one_answer(evidence: Evidence) -> bool:
     """Under every condition, of images of several classes."""
     if len(np.unique(evidence.labels)) < 2:
         return False
@@ -125,28 +125,28 @@ def one_answer(evidence: Evidence) -> bool:
 
 
 @dataclass(frozen=True)
-class Rule:
+class VerdictRule:
     """How an exhibit speaks to a claim: a test of views, once for each case."""
 
     claim: str
     exhibit: str
-    test: Callable[..., tuple[Finding, ...]]  # of the exhibit's view and of the words of a case
+    test: Callable[..., tuple[ClaimFinding, ...]]  # of the exhibit's view and of the words of a case
     cases: tuple[tuple[str, ...], ...] = ((),)
 
 
 @dataclass(frozen=True)
-class Judged:
+class ClaimVerdict:
     claim: str
     exhibit: str
     on: str  # what it was measured on
-    findings: tuple[Finding, ...]  # none where something is missing
+    findings: tuple[ClaimFinding, ...]  # none where something is missing
     missing: str = ""
 
     @property
-    def verdict(self) -> Verdict:
-        return together(self.findings)
+    def verdict(self) -> ClaimDecision:
+        return combine_decisions(self.findings)
 
 
-def words(*cases: str) -> tuple[tuple[str, ...], ...]:
+def one_word_cases(*cases: str) -> tuple[tuple[str, ...], ...]:
     """Cases of one word each."""
     return tuple((case,) for case in cases)

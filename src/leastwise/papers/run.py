@@ -33,7 +33,7 @@ from leastwise.models.zoo.registry import architecture, build
 from leastwise.papers.build import conditions, dataset
 from leastwise.papers.courses import starts_from_source, training
 from leastwise.papers.recipes import Images, Measured, Recipe, Released, Trained, made
-from leastwise.papers.registry import PAPERS, planned
+from leastwise.papers.registry import PAPERS, list_recipes
 from leastwise.papers.results import Picture
 from leastwise.papers.stored import OWN, Store, digest, files, write_features, write_pictures
 from leastwise.training.loop import FOLDED
@@ -249,7 +249,7 @@ def shown(m: Measured) -> tuple[int, ...]:
 @cache
 def followers(scale: str) -> tuple[Mapping[Trained, tuple[Measured, ...]], frozenset[Trained]]:
     """Of all papers: what is measured after every epoch, by training; and trainings whose own record is shown."""
-    recipes, _ = planned(tuple(one for paper in PAPERS.values() for one in paper.exhibits), scale)
+    recipes, _ = list_recipes(tuple(one for paper in PAPERS.values() for one in paper.exhibits), scale)
     followed: dict[Trained, tuple[Measured, ...]] = {}
     for recipe in recipes:
         if isinstance(recipe, Measured) and recipe.each_epoch and isinstance(recipe.model, Trained):

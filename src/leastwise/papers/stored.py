@@ -25,7 +25,7 @@ from leastwise.core.recipe import key
 from leastwise.insight.features import Moments
 from leastwise.jobs.folder import claimed
 from leastwise.papers.recipes import Measured, Recipe, Released, Trained, networks
-from leastwise.papers.results import Found, Picture
+from leastwise.papers.results import Picture, RecipeResult
 from leastwise.training.resume import EPOCHS, WEIGHTS
 
 FEATURES = "features.safetensors"  # moments by class, and a plane
@@ -81,22 +81,22 @@ class Store:
         """The version of leastwise that made a finished result."""
         return str((claimed(self.folder(recipe)) or {}).get("leastwise", ""))
 
-    def found(self, recipe: Recipe) -> Found:
+    def found(self, recipe: Recipe) -> RecipeResult:
         """A finished result."""
         folder = self.folder(recipe)
         if isinstance(recipe, Trained):
             lines = epochs(folder)
             own = tuple(line["looks"][OWN]["clean"] for line in lines if OWN in line.get("looks", {}))
-            return Found(epochs=tuple(map(tally, own)), dynamics=lines)
+            return RecipeResult(epochs=tuple(map(tally, own)), dynamics=lines)
         moments, plane = features(folder) if "features" in recipe.keeps else (None, None)
         pictures = read_pictures(folder, recipe.conditions) if (folder / PICTURES).is_file() else ()
         evidence = load_evidence(folder)
         if not recipe.each_epoch:
-            return Found(evidence, moments, plane=plane, pictures=pictures)
+            return RecipeResult(evidence, moments, plane=plane, pictures=pictures)
         looks = self.each_epoch(recipe)
         each = tuple({name: tally(counts) for name, counts in look.items()} for look in looks)
         entropies = tuple({name: mean_entropy(counts) for name, counts in look.items()} for look in looks)
-        return Found(evidence, moments, each=each, entropies=entropies, plane=plane, pictures=pictures)
+        return RecipeResult(evidence, moments, each=each, entropies=entropies, plane=plane, pictures=pictures)
 
     def each_epoch(self, recipe: Measured) -> tuple[Mapping[str, Any], ...]:
         """What its training measured for it after every epoch: by condition, counts and mean entropies of the classes.

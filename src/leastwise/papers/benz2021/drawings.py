@@ -8,166 +8,173 @@ import numpy as np
 
 from leastwise.insight.confusion import confusion, in_flow, rates
 from leastwise.papers.benz2021.exhibits import CAT, CORRUPTIONS, DATA_SETS, PROTOCOL_SETS
-from leastwise.papers.claims.base import shared
+from leastwise.papers.claims.base import share_images
 from leastwise.papers.drawing import values
-from leastwise.papers.drawing.drawn import Drawn, together
+from leastwise.papers.drawing.exhibit_drawing import ExhibitDrawing, join_drawings
 from leastwise.papers.drawing.figures import (
     SHARES,
     accuracy_panel,
-    alike,
-    block,
+    class_accuracies,
     confusion_figure,
     cosine_figure,
+    describe_condition,
+    deviation_figure,
     deviation_panel,
-    deviations_of,
-    epochs_of,
-    logit_similarity,
-    profile,
-    under,
+    draw_epochs,
+    draw_similarity,
+    logit_similarity_figure,
+    matrix_figure,
 )
-from leastwise.papers.drawing.given import Given, Ours, Triple, available, tried
+from leastwise.papers.drawing.inputs import DrawingInput, Estimate, OurCells, find_audits, value_or_reason
 from leastwise.papers.drawing.values import (
     accuracy_difference,
-    asked,
     class_accuracy,
+    compute_cell,
     overall,
     pair_cosine,
     sd,
     sd_without_noise,
     worst_deviation,
 )
-from leastwise.papers.results import Audited, Missing
+from leastwise.papers.results import AuditedCondition, MissingResult
 from leastwise.statistics.accuracies import worst_accuracy, worst_class
 
 NAN = float("nan")
 BOTH = (("accuracy", "clean"), ("robustness", "pgd"))
 
 
-def two_by_two(given: Given, role: str) -> Drawn:
+def draw_two_by_two(inputs: DrawingInput, role: str) -> ExhibitDrawing:
     """Accuracy and robustness, as they are and minus their mean."""
     made = []
     for what, begin in BOTH:
-        audits, notes = available(given, [role], begin)
+        audits, notes = find_audits(inputs, [role], begin)
         panels = [
-            panel(given, one, f"{what}{more}")
+            panel(inputs, one, f"{what}{more}")
             for one in audits.values()
             for panel, more in ((accuracy_panel, ""), (deviation_panel, " minus its mean"))
         ]
-        made.append(Drawn(panels=tuple(panels), notes=notes))
-    return together(made)
+        made.append(ExhibitDrawing(panels=tuple(panels), notes=notes))
+    return join_drawings(made)
 
 
-def cosine_of(given: Given, roles: Sequence[str], least: bool = True) -> Ours:
-    audits, _ = available(given, roles)
+def compute_cosine(inputs: DrawingInput, roles: Sequence[str], least: bool = True) -> OurCells:
+    audits, _ = find_audits(inputs, roles)
     if len(audits) < 2:
-        reasons = dict.fromkeys(given.why(role, ("clean",)) for role in roles if role not in audits)
+        reasons = dict.fromkeys(inputs.why(role, ("clean",)) for role in roles if role not in audits)
         return {("", "cosine"): f"{len(audits)} of {len(roles)} networks ({'; '.join(reasons)})"}
-    return {("", "cosine"): tried(lambda: pair_cosine(tuple(audits.values()), least))}
+    return {("", "cosine"): value_or_reason(lambda: pair_cosine(tuple(audits.values()), least))}
 
 
 SMALLEST = "All pairs: the smallest cosine of two of the networks that are there."
 
 
-def beginning(given: Given, word: str) -> list[str]:
-    return [role for role in given.roles if role.startswith(f"{word} ")]
+def roles_beginning(inputs: DrawingInput, word: str) -> list[str]:
+    return [role for role in inputs.roles if role.startswith(f"{word} ")]
 
 
-def named(row: str, found: Ours) -> Ours:
+def label_row(row: str, found: OurCells) -> OurCells:
     return {(row, column): value for (_, column), value in found.items()}
 
 
-def fig3(given: Given) -> Drawn:
-    mnist, svhn = beginning(given, "mnist"), beginning(given, "svhn")
-    ours = named("MNIST ConvNet-LeNet", cosine_of(given, mnist))
-    ours |= named("SVHN mean of pairs", cosine_of(given, svhn, least=False))
-    return alike(given, mnist, "MNIST") + alike(given, svhn, "SVHN") + Drawn(ours=ours)
+def fig3(inputs: DrawingInput) -> ExhibitDrawing:
+    mnist, svhn = roles_beginning(inputs, "mnist"), roles_beginning(inputs, "svhn")
+    ours = label_row("MNIST ConvNet-LeNet", compute_cosine(inputs, mnist))
+    ours |= label_row("SVHN mean of pairs", compute_cosine(inputs, svhn, least=False))
+    return draw_similarity(inputs, mnist, "MNIST") + draw_similarity(inputs, svhn, "SVHN") + ExhibitDrawing(ours=ours)
 
 
-def fig4(given: Given) -> Drawn:
+def fig4(inputs: DrawingInput) -> ExhibitDrawing:
     made = []
     for data, title in (("cifar10", "CIFAR-10"), ("cifar100", "CIFAR-100")):
-        roles = beginning(given, data)
-        made.append(alike(given, roles, title) + Drawn(ours=named(f"{title} all pairs", cosine_of(given, roles))))
-    return together(made) + Drawn(notes=(SMALLEST,))
+        roles = roles_beginning(inputs, data)
+        made.append(
+            draw_similarity(inputs, roles, title)
+            + ExhibitDrawing(ours=label_row(f"{title} all pairs", compute_cosine(inputs, roles)))
+        )
+    return join_drawings(made) + ExhibitDrawing(notes=(SMALLEST,))
 
 
-def fig5(given: Given) -> Drawn:
-    tiny, full = beginning(given, "tiny-imagenet"), beginning(given, "standard")
+def fig5(inputs: DrawingInput) -> ExhibitDrawing:
+    tiny, full = roles_beginning(inputs, "tiny-imagenet"), roles_beginning(inputs, "standard")
     two = [role for role in full if "wide-resnet50" in role or "resnext50" in role]
-    ours = named("ImageNet all pairs", cosine_of(given, full))
-    ours |= named("ImageNet Wide-ResNet-ResNeXt", cosine_of(given, two))
-    return alike(given, tiny, "Tiny-ImageNet") + alike(given, full, "ImageNet") + Drawn(ours=ours, notes=(SMALLEST,))
+    ours = label_row("ImageNet all pairs", compute_cosine(inputs, full))
+    ours |= label_row("ImageNet Wide-ResNet-ResNeXt", compute_cosine(inputs, two))
+    return (
+        draw_similarity(inputs, tiny, "Tiny-ImageNet")
+        + draw_similarity(inputs, full, "ImageNet")
+        + ExhibitDrawing(ours=ours, notes=(SMALLEST,))
+    )
 
 
-def fig6(given: Given) -> Drawn:
-    ours = named("all pairs", cosine_of(given, given.roles))
-    return alike(given, given.roles, "CIFAR-10") + Drawn(ours=ours, notes=(SMALLEST,))
+def fig6(inputs: DrawingInput) -> ExhibitDrawing:
+    ours = label_row("all pairs", compute_cosine(inputs, inputs.roles))
+    return draw_similarity(inputs, inputs.roles, "CIFAR-10") + ExhibitDrawing(ours=ours, notes=(SMALLEST,))
 
 
-def over_epochs(given: Given, titles: Mapping[str, str], begin: str = "clean") -> Drawn:
+def draw_over_epochs(inputs: DrawingInput, titles: Mapping[str, str], begin: str = "clean") -> ExhibitDrawing:
     """Class accuracy on the test images after each epoch."""
-    return together([epochs_of(given, role, title, begin) for role, title in titles.items()])
+    return join_drawings([draw_epochs(inputs, role, title, begin) for role, title in titles.items()])
 
 
-def fig7(given: Given) -> Drawn:
-    def late() -> Triple:
+def fig7(inputs: DrawingInput) -> ExhibitDrawing:
+    def late() -> Estimate:
         """The number of the class that is worst after the last epoch."""
-        evidence, name = given.audit("mnist")
-        each = given.found("mnist").each
+        evidence, name = inputs.audit("mnist")
+        each = inputs.found("mnist").each
         tally = each[-1][name] if each else evidence.tally(name)
-        return float(given.paper.number(worst_class(tally.accuracy.numpy()))), NAN, NAN
+        return float(inputs.paper.number(worst_class(tally.accuracy.numpy()))), NAN, NAN
 
-    ours: Ours = {("MNIST late epochs", "most vulnerable class"): tried(late)}
-    return over_epochs(given, {"mnist": "MNIST", "svhn": "SVHN"}) + Drawn(ours=ours)
-
-
-def fig8(given: Given) -> Drawn:
-    return over_epochs(given, {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"})
+    ours: OurCells = {("MNIST late epochs", "most vulnerable class"): value_or_reason(late)}
+    return draw_over_epochs(inputs, {"mnist": "MNIST", "svhn": "SVHN"}) + ExhibitDrawing(ours=ours)
 
 
-def fig12(given: Given) -> Drawn:
-    audits, notes = available(given, ["standard"])
-    panels = tuple(confusion_figure(given, one, "Confusions, images", counts=True) for one in audits.values())
-    return Drawn(wide=panels, notes=notes)
+def fig8(inputs: DrawingInput) -> ExhibitDrawing:
+    return draw_over_epochs(inputs, {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"})
 
 
-def fig13(given: Given) -> Drawn:
+def fig12(inputs: DrawingInput) -> ExhibitDrawing:
+    audits, notes = find_audits(inputs, ["standard"])
+    panels = tuple(confusion_figure(inputs, one, "Confusions, images", counts=True) for one in audits.values())
+    return ExhibitDrawing(wide=panels, notes=notes)
+
+
+def fig13(inputs: DrawingInput) -> ExhibitDrawing:
     """All classes by superclass; people among themselves; people taken for reptiles."""
-    audits, notes = available(given, ["standard"])
+    audits, notes = find_audits(inputs, ["standard"])
     if not audits:
-        return Drawn(notes=notes)
+        return ExhibitDrawing(notes=notes)
     audited = audits["standard"]
-    evidence, name = given.shown(audited)
+    evidence, name = inputs.shown(audited)
     share = 100 * rates(confusion(evidence, name))
-    whole = confusion_figure(given, audited, "All classes", diagonal=False, by_groups=True)
+    whole = confusion_figure(inputs, audited, "All classes", diagonal=False, by_groups=True)
     groups = dict(evidence.groups)
     if not {"people", "reptiles"} <= set(groups):
         # Another data set stands in for CIFAR-100: its first and its last superclass.
         if len(groups) < 2:
-            return Drawn(wide=(whole,), notes=(*notes, "The images have no superclasses to zoom to."))
+            return ExhibitDrawing(wide=(whole,), notes=(*notes, "The images have no superclasses to zoom to."))
         first, *_, last = groups
         notes = (*notes, f"Zoomed to {first} and to {last}: these images have no people and reptiles.")
     else:
         first, last = "people", "reptiles"
     a, b = list(groups[first]), list(groups[last])
-    told = f"% of the true class, {under(name)}"
+    told = f"% of the true class, {describe_condition(name)}"
     zooms = (
-        block(evidence.names, share, a, a, first, f"{told}, diagonal empty", SHARES, diagonal=False),
-        block(evidence.names, share, a, b, f"{first} taken for {last}", told, SHARES),
+        matrix_figure(evidence.names, share, a, a, first, f"{told}, diagonal empty", SHARES, diagonal=False),
+        matrix_figure(evidence.names, share, a, b, f"{first} taken for {last}", told, SHARES),
     )
-    return Drawn(wide=(whole, *zooms), notes=notes)
+    return ExhibitDrawing(wide=(whole, *zooms), notes=notes)
 
 
 CONSTRUCTIONS = {"matched": "images made by matching features", "targeted_set": "images made by targeted attacks"}
 FEATURES = "NRF: images made with a standard network, of non-robust features; RF: with an adversarially trained one."
 
 
-def fig14(given: Given) -> Drawn:
+def fig14(inputs: DrawingInput) -> ExhibitDrawing:
     made = []
     for construction, title in CONSTRUCTIONS.items():
-        roles = {role: role.partition(",")[0] for role in given.roles if role.endswith(construction)}
-        made.append(alike(given, list(roles), title, called=roles))
-    return together(made) + Drawn(notes=(FEATURES,))
+        roles = {role: role.partition(",")[0] for role in inputs.roles if role.endswith(construction)}
+        made.append(draw_similarity(inputs, list(roles), title, called=roles))
+    return join_drawings(made) + ExhibitDrawing(notes=(FEATURES,))
 
 
 FAIR_PANELS = (
@@ -177,19 +184,19 @@ FAIR_PANELS = (
 )
 
 
-def with_and_without(given: Given, title: str, role: str, begin: str) -> Drawn:
+def draw_fair_weights(inputs: DrawingInput, title: str, role: str, begin: str) -> ExhibitDrawing:
     """Deviations of a training and of the same with fair weights."""
     called = {role: "equal weights", f"{role} fair": "fair weights"}
-    audits, notes = available(given, called, begin)
+    audits, notes = find_audits(inputs, called, begin)
     if not audits:
-        return Drawn(notes=notes)
+        return ExhibitDrawing(notes=notes)
     named = {called[one]: audited for one, audited in audits.items()}
     totals = [f"{100 * evidence.tally(name).overall:.1f} % {word}" for word, (evidence, name) in named.items()]
-    told = f"overall {', '.join(totals)}; {under(next(iter(audits.values()))[1])}"
-    return Drawn((replace(deviations_of(given, named, title), title=title, caption=told),), notes=notes)
+    told = f"overall {', '.join(totals)}; {describe_condition(next(iter(audits.values()))[1])}"
+    return ExhibitDrawing((replace(deviation_figure(inputs, named, title), title=title, caption=told),), notes=notes)
 
 
-def fig15(given: Given) -> Drawn:
+def fig15(inputs: DrawingInput) -> ExhibitDrawing:
     rows = {
         "standard": ("standard", "clean"),
         "standard fair": ("standard fair", "clean"),
@@ -198,8 +205,8 @@ def fig15(given: Given) -> Drawn:
         "adversarial robust": ("adversarial", "pgd"),
         "adversarial fair robust": ("adversarial fair", "pgd"),
     }
-    cat = given.cls(CAT)
-    ours: Ours = {}
+    cat = inputs.cls(CAT)
+    ours: OurCells = {}
     for row, (role, begin) in rows.items():
         for column, of in (
             ("overall", overall),
@@ -207,68 +214,74 @@ def fig15(given: Given) -> Drawn:
             ("class SD", sd),
             ("class SD without noise", sd_without_noise),
         ):
-            ours[row, column] = asked(given, of, role, begin)
-    made = [with_and_without(given, *panel) for panel in FAIR_PANELS]
+            ours[row, column] = compute_cell(inputs, of, role, begin)
+    made = [draw_fair_weights(inputs, *panel) for panel in FAIR_PANELS]
 
-    def gain() -> Triple:
-        pair = shared(given.audit("adversarial", "pgd"), given.audit("adversarial fair", "pgd"))
+    def gain() -> Estimate:
+        pair = share_images(inputs.audit("adversarial", "pgd"), inputs.audit("adversarial fair", "pgd"))
         return accuracy_difference(pair, cat)
 
-    ours["adversarial robust", "gain of class 4 by fair weighting"] = tried(gain)
-    return together(made) + Drawn(ours=ours)
+    ours["adversarial robust", "gain of class 4 by fair weighting"] = value_or_reason(gain)
+    return join_drawings(made) + ExhibitDrawing(ours=ours)
 
 
-def table1(given: Given) -> Drawn:
-    cat = given.cls(CAT)
-    ours: Ours = {}
-    for weight in given.roles:
-        ours[f"weight {weight}", "class 4"] = asked(given, class_accuracy(cat), weight)
-        ours[f"weight {weight}", "overall"] = asked(given, overall, weight)
-    return Drawn(ours=ours)
+def table1(inputs: DrawingInput) -> ExhibitDrawing:
+    cat = inputs.cls(CAT)
+    ours: OurCells = {}
+    for weight in inputs.roles:
+        ours[f"weight {weight}", "class 4"] = compute_cell(inputs, class_accuracy(cat), weight)
+        ours[f"weight {weight}", "overall"] = compute_cell(inputs, overall, weight)
+    return ExhibitDrawing(ours=ours)
 
 
 UNALIGNED = "of which condition is not known"
 
 
-def conditions_of(given: Given, role: str) -> dict[str, Audited]:
-    return {name: (evidence, name) for evidence, name in given.view.audits(role)}
+def list_conditions(inputs: DrawingInput, role: str) -> dict[str, AuditedCondition]:
+    return {name: (evidence, name) for evidence, name in inputs.view.audits(role)}
 
 
-def by_condition(given: Given, role: str, title: str) -> Drawn:
+def draw_conditions(inputs: DrawingInput, role: str, title: str) -> ExhibitDrawing:
     """Deviations and cosines of one network under several conditions."""
-    audits = conditions_of(given, role)
+    audits = list_conditions(inputs, role)
     if not audits:
-        return Drawn(notes=(f"Not shown: {title} ({given.why(role)}).",))
-    accuracy = np.stack([profile(one) for one in audits.values()])
-    return Drawn(wide=(deviations_of(given, audits, title, "condition"), cosine_figure(list(audits), accuracy, title)))
+        return ExhibitDrawing(notes=(f"Not shown: {title} ({inputs.why(role)}).",))
+    accuracy = np.stack([class_accuracies(one) for one in audits.values()])
+    return ExhibitDrawing(
+        wide=(deviation_figure(inputs, audits, title, "condition"), cosine_figure(list(audits), accuracy, title))
+    )
 
 
-def fig16(given: Given) -> Drawn:
-    audits = conditions_of(given, "standard")
-    ours: Ours = {("number 1 (clean)", "mean accuracy"): asked(given, overall, "standard")}
+def fig16(inputs: DrawingInput) -> ExhibitDrawing:
+    audits = list_conditions(inputs, "standard")
+    ours: OurCells = {("number 1 (clean)", "mean accuracy"): compute_cell(inputs, overall, "standard")}
     ours |= {(f"number {n}", "mean accuracy"): UNALIGNED for n in range(2, 9)}
 
-    def weakest(names: Sequence[str]) -> Triple:
+    def weakest(names: Sequence[str]) -> Estimate:
         """The class that is lowest under most of the conditions; one where several classes are lowest says nothing."""
         if not names:
-            raise Missing(given.why("standard"))
-        found = [profile(audits[name]) for name in names]
+            raise MissingResult(inputs.why("standard"))
+        found = [class_accuracies(audits[name]) for name in names]
         lowest = [worst_class(one) for one in found if (one == worst_accuracy(one)).sum() == 1]
         if not lowest:
-            raise Missing("several classes share the lowest accuracy")
-        return float(given.paper.number(int(np.bincount(lowest).argmax()))), NAN, NAN
+            raise MissingResult("several classes share the lowest accuracy")
+        return float(inputs.paper.number(int(np.bincount(lowest).argmax()))), NAN, NAN
 
-    def attracts() -> Triple:
-        evidence, name = given.audit("standard", "gaussian_noise")
-        return float(given.paper.number(int(np.nanargmax(in_flow(confusion(evidence, name)))))), NAN, NAN
+    def attracts() -> Estimate:
+        evidence, name = inputs.audit("standard", "gaussian_noise")
+        return float(inputs.paper.number(int(np.nanargmax(in_flow(confusion(evidence, name)))))), NAN, NAN
 
-    ours["adversarial", "most vulnerable class"] = tried(lambda: weakest([n for n in audits if n.startswith("pgd")]))
-    ours["most corruptions", "most vulnerable class"] = tried(lambda: weakest([n for n in audits if n in CORRUPTIONS]))
-    ours["Gaussian noise", "class that attracts predictions"] = tried(attracts)
+    ours["adversarial", "most vulnerable class"] = value_or_reason(
+        lambda: weakest([n for n in audits if n.startswith("pgd")])
+    )
+    ours["most corruptions", "most vulnerable class"] = value_or_reason(
+        lambda: weakest([n for n in audits if n in CORRUPTIONS])
+    )
+    ours["Gaussian noise", "class that attracts predictions"] = value_or_reason(attracts)
     for name, audited in audits.items():
-        ours[name, "mean accuracy"] = overall(values.one(audited))
-        ours[name, "most vulnerable class"] = tried(partial(weakest, [name]))
-    return by_condition(given, "standard", "by condition") + Drawn(ours=ours)
+        ours[name, "mean accuracy"] = overall(values.pair_alone(audited))
+        ours[name, "most vulnerable class"] = value_or_reason(partial(weakest, [name]))
+    return draw_conditions(inputs, "standard", "by condition") + ExhibitDrawing(ours=ours)
 
 
 TITLES = {
@@ -281,45 +294,47 @@ TITLES = {
 }
 
 
-def protocol(given: Given) -> Drawn:
-    made = [Drawn(pairs=True)]
+def protocol(inputs: DrawingInput) -> ExhibitDrawing:
+    made = [ExhibitDrawing(pairs=True)]
     for data in PROTOCOL_SETS:
         roles = {f"{data} {kind}": f"{TITLES[data]} {kind}" for kind in ("standard", "adversarial")}
         for what, begin in BOTH:
-            made.append(alike(given, list(roles), f"{TITLES[data]}, {what}", begin, matrix=begin == "clean"))
+            made.append(draw_similarity(inputs, list(roles), f"{TITLES[data]}, {what}", begin, matrix=begin == "clean"))
             if data in DATA_SETS:  # others trained the networks of ImageNet
-                made.append(over_epochs(given, {role: f"{title}, {what}" for role, title in roles.items()}, begin))
-    made.append(two_by_two(given, "important class, adversarial"))
-    made.append(by_condition(given, "corruptions, adversarial", "adversarially trained, by condition"))
-    return together(made)
+                made.append(
+                    draw_over_epochs(inputs, {role: f"{title}, {what}" for role, title in roles.items()}, begin)
+                )
+    made.append(draw_two_by_two(inputs, "important class, adversarial"))
+    made.append(draw_conditions(inputs, "corruptions, adversarial", "adversarially trained, by condition"))
+    return join_drawings(made)
 
 
-def extras(given: Given) -> Drawn:
-    made = [Drawn(pairs=True)]
-    for role in given.roles:
+def extras(inputs: DrawingInput) -> ExhibitDrawing:
+    made = [ExhibitDrawing(pairs=True)]
+    for role in inputs.roles:
         for what, begin in BOTH:
-            audits, notes = available(given, [role], begin)
-            panels = tuple(accuracy_panel(given, one, f"{role}: {what}") for one in audits.values())
-            made.append(Drawn(panels=panels, notes=notes))
-    clean, _ = available(given, given.roles)
-    wide = tuple(logit_similarity(given, one, f"Cosines of mean logits, {role}") for role, one in clean.items())
-    return together(made) + Drawn(wide=wide)
+            audits, notes = find_audits(inputs, [role], begin)
+            panels = tuple(accuracy_panel(inputs, one, f"{role}: {what}") for one in audits.values())
+            made.append(ExhibitDrawing(panels=panels, notes=notes))
+    clean, _ = find_audits(inputs, inputs.roles)
+    wide = tuple(logit_similarity_figure(inputs, one, f"Cosines of mean logits, {role}") for role, one in clean.items())
+    return join_drawings(made) + ExhibitDrawing(wide=wide)
 
 
 DRAWINGS = {
-    "benz2021/fig1": lambda given: two_by_two(given, "standard"),
-    "benz2021/fig2": lambda given: two_by_two(given, "adversarial"),
+    "benz2021/fig1": lambda inputs: draw_two_by_two(inputs, "standard"),
+    "benz2021/fig2": lambda inputs: draw_two_by_two(inputs, "adversarial"),
     "benz2021/fig3": fig3,
     "benz2021/fig4": fig4,
     "benz2021/fig5": fig5,
     "benz2021/fig6": fig6,
     "benz2021/fig7": fig7,
     "benz2021/fig8": fig8,
-    "benz2021/fig9": lambda given: alike(given, given.roles, "ImageNet"),
-    "benz2021/fig10": lambda given: alike(given, given.roles, "ImageNet", matrix=False),
-    "benz2021/fig11": lambda given: (
-        alike(given, given.roles, "ImageNet", bars=False)
-        + Drawn(ours=named("all pairs", cosine_of(given, given.roles)), notes=(SMALLEST,))
+    "benz2021/fig9": lambda inputs: draw_similarity(inputs, inputs.roles, "ImageNet"),
+    "benz2021/fig10": lambda inputs: draw_similarity(inputs, inputs.roles, "ImageNet", matrix=False),
+    "benz2021/fig11": lambda inputs: (
+        draw_similarity(inputs, inputs.roles, "ImageNet", bars=False)
+        + ExhibitDrawing(ours=label_row("all pairs", compute_cosine(inputs, inputs.roles)), notes=(SMALLEST,))
     ),
     "benz2021/fig12": fig12,
     "benz2021/fig13": fig13,

@@ -13,7 +13,14 @@ from leastwise.insight.accuracy_drop import percentiles
 from leastwise.insight.agreement import agreement_difference, mean_agreement, profile_similarity, rank_correlation
 from leastwise.insight.confusion import Matrix, confusion, inside_groups, symmetry
 from leastwise.insight.dynamics import convergence
-from leastwise.papers.claims.base import Accuracies, Finding, Verdict, above, combined, shared
+from leastwise.papers.claims.base import (
+    Accuracies,
+    ClaimDecision,
+    ClaimFinding,
+    above,
+    bootstrap_statistic,
+    share_images,
+)
 from leastwise.statistics.intervals import CONFIDENCE, ClassValues, exact_interval
 from leastwise.statistics.pairwise import adjust_holm
 
@@ -21,10 +28,10 @@ MATRIX_DRAWS = 500
 SHUFFLES = 1999
 LITTLE = 0.5  # a W below it is little agreement
 
-Profiles = Float[np.ndarray, "m k"]
+ModelProfiles = Float[np.ndarray, "m k"]
 
 
-def profiles_agree(accuracy: Profiles, seed: int = 0) -> tuple[Finding, ...]:
+def profiles_agree(accuracy: ModelProfiles, seed: int = 0) -> tuple[ClaimFinding, ...]:
     """C3, C4: mean cosine of the deviations of every two models.
 
     Holds if every pair beats the permutation null after Holm's correction. The interval is a bootstrap over classes.
@@ -32,25 +39,29 @@ def profiles_agree(accuracy: Profiles, seed: int = 0) -> tuple[Finding, ...]:
     p = profile_similarity(accuracy, seed).p[np.triu_indices(len(accuracy), 1)]
     found = mean_agreement(accuracy, seed=seed)
     hardest = float(adjust_holm(p).max())
-    verdict: Verdict = "holds" if hardest <= 1 - CONFIDENCE else "does not hold" if found.high < 0 else "undecided"
+    verdict: ClaimDecision = (
+        "holds" if hardest <= 1 - CONFIDENCE else "does not hold" if found.high < 0 else "undecided"
+    )
     what = f"mean cosine of {len(accuracy)} models ({len(p)} pairs)" if len(p) > 1 else "cosine of two models"
-    return (Finding(what, found.value, found.low, found.high, verdict, hardest),)
+    return (ClaimFinding(what, found.value, found.low, found.high, verdict, hardest),)
 
 
-def robust_agree_more(standard: Profiles, robust: Float[np.ndarray, "others k"], seed: int = 0) -> tuple[Finding, ...]:
+def robust_agree_more(
+    standard: ModelProfiles, robust: Float[np.ndarray, "others k"], seed: int = 0
+) -> tuple[ClaimFinding, ...]:
     """C5: mean cosine among robust networks minus that among standard ones."""
     found = agreement_difference(standard, robust, seed=seed)
     return (above("difference of mean cosines", found.value, found.low, found.high),)
 
 
-def confusions_are_mutual_and_near(evidence: Evidence, condition: str, groups: Groups = ()) -> tuple[Finding, ...]:
+def confusions_are_mutual_and_near(evidence: Evidence, condition: str, groups: Groups = ()) -> tuple[ClaimFinding, ...]:
     """C6: symmetry of the confusions, and their share inside superclasses against mistakes that fall anywhere."""
     matrix = confusion(evidence, condition)
     mutual = symmetry(matrix)
     low, high = symmetry_bounds(matrix, mutual.score)
     sure = mutual.p <= 1 - CONFIDENCE and low > 0
-    verdict: Verdict = "holds" if sure else "does not hold" if high < 0 else "undecided"
-    found = [Finding(f"symmetry of confusions under {condition}", mutual.score, low, high, verdict, mutual.p)]
+    verdict: ClaimDecision = "holds" if sure else "does not hold" if high < 0 else "undecided"
+    found = [ClaimFinding(f"symmetry of confusions under {condition}", mutual.score, low, high, verdict, mutual.p)]
     groups = groups or evidence.groups
     if groups:
         near = inside_groups(matrix, groups)
@@ -73,7 +84,7 @@ def symmetry_bounds(matrix: Matrix, score: float, seed: int = 0) -> tuple[float,
     return min(low, 2 * score - high), max(high, 2 * score - low)
 
 
-def convergence_predicts(train: Sequence[Tally], robustness: ClassValues) -> tuple[Finding, ...]:
+def convergence_predicts(train: Sequence[Tally], robustness: ClassValues) -> tuple[ClaimFinding, ...]:
     """C16: rank correlation of a class's clean training accuracy at the end with its test robustness."""
     found = rank_correlation(convergence(train).final, robustness)
     return (above("rank correlation of convergence and robustness", found.rho, found.low, found.high, p=found.p),)
@@ -81,9 +92,9 @@ def convergence_predicts(train: Sequence[Tally], robustness: ClassValues) -> tup
 
 def same_hard_groups(
     methods: Sequence[Evidence], condition: str, groups: Groups = (), seed: int = 0
-) -> tuple[Finding, ...]:
+) -> tuple[ClaimFinding, ...]:
     """C17: Kendall's W of the superclasses' robustness over methods; p by permuting within methods."""
-    same = shared(*((evidence, condition) for evidence in methods))
+    same = share_images(*((evidence, condition) for evidence in methods))
     members = [list(classes) for _, classes in groups or methods[0].groups]
     if len(members) < 2 or len(methods) < 2:
         raise ValueError("agreement needs two methods and two superclasses: give more of them")
@@ -91,14 +102,14 @@ def same_hard_groups(
     def by_group(a: Accuracies, n: "np.ndarray") -> "np.ndarray":
         return np.stack([np.nansum(a[..., m] * n[m], axis=-1) / max(n[m].sum(), 1) for m in members], axis=-1)
 
-    value, low, high = combined(same, lambda a, n: kendall_w(by_group(a, n)), seed)
+    value, low, high = bootstrap_statistic(same, lambda a, n: kendall_w(by_group(a, n)), seed)
     rng = np.random.default_rng(seed)
     table = by_group(same.accuracies(), same.n)
     null = kendall_w(rng.permuted(np.broadcast_to(table, (SHUFFLES, *table.shape)), axis=-1))
     p = (1 + int((null >= value - 1e-12).sum())) / (1 + SHUFFLES)
-    verdict: Verdict = "holds" if p <= 1 - CONFIDENCE else "does not hold" if high < LITTLE else "undecided"
+    verdict: ClaimDecision = "holds" if p <= 1 - CONFIDENCE else "does not hold" if high < LITTLE else "undecided"
     return (
-        Finding(
+        ClaimFinding(
             f"Kendall's W of {len(members)} superclasses over {len(methods)} methods",
             value,
             low,
@@ -121,7 +132,7 @@ def kendall_w(scores: Float[np.ndarray, "... m g"]) -> Float[np.ndarray, "..."]:
         return np.asarray(12 * ((total - total.mean(-1, keepdims=True)) ** 2).sum(-1) / most)
 
 
-def similarity_predicts_error(similarity: ClassValues, error: ClassValues) -> tuple[Finding, ...]:
+def similarity_predicts_error(similarity: ClassValues, error: ClassValues) -> tuple[ClaimFinding, ...]:
     """C19: rank correlation of similarity to cat in standard training with the error of telling the two apart."""
     found = rank_correlation(similarity, error)
     return (above("rank correlation of similarity and error", found.rho, found.low, found.high, p=found.p),)

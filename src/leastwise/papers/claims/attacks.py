@@ -13,14 +13,23 @@ from leastwise.insight.agreement import rank_correlation
 from leastwise.insight.confusion import confusion, inside_groups
 from leastwise.insight.homing import homing, homing_gain
 from leastwise.insight.outputs import cvc
-from leastwise.papers.claims.base import Accuracies, Finding, above, average, below, change, combined, shared
+from leastwise.papers.claims.base import (
+    Accuracies,
+    ClaimFinding,
+    above,
+    average,
+    below,
+    bootstrap_change,
+    bootstrap_statistic,
+    share_images,
+)
 from leastwise.statistics.intervals import CONFIDENCE, wilson_interval
 from leastwise.statistics.paired import compare_paired
 
 DRAWS = 1000
 
 
-def gains_on_weak_classes(weaker: tuple[Evidence, str], stronger: tuple[Evidence, str]) -> tuple[Finding, ...]:
+def gains_on_weak_classes(weaker: tuple[Evidence, str], stronger: tuple[Evidence, str]) -> tuple[ClaimFinding, ...]:
     """C7, C8: slope over classes of what the stronger attack gains on how robust a class is; negative if on weak ones.
 
     Robustness is the mean of both attacks (Oldham 1962): a regression on either of them would have its noise on both
@@ -34,32 +43,32 @@ def gains_on_weak_classes(weaker: tuple[Evidence, str], stronger: tuple[Evidence
         return np.asarray((gain * robust).sum(-1) / (robust**2).sum(-1))
 
     what = f"slope of what {stronger[1]} gains over {weaker[1]} on class robustness"
-    return (below(what, *combined(shared(weaker, stronger), slope)),)
+    return (below(what, *bootstrap_statistic(share_images(weaker, stronger), slope)),)
 
 
 def temperature_gains_where_smooth(
     evidence: Evidence, pgd: str, tpgd: str, natural: str = "clean", member: int | None = None
-) -> tuple[Finding, ...]:
+) -> tuple[ClaimFinding, ...]:
     """C9: Temperature-PGD leaves less accuracy than PGD, and the less the smoother a class's confidence.
 
     `member` is one temperature of a grid: the worst of several attacks image by image would be stronger than PGD even
     if none of them is.
     """
-    same, what = shared((evidence, pgd), (evidence, tpgd)), tpgd
+    same, what = share_images((evidence, pgd), (evidence, tpgd)), tpgd
     if member is not None:
         survived = ((evidence.conditions[tpgd].each >> member) & 1) == 0
         same, what = replace(same, hits=(same.hits[0], survived)), f"{tpgd}, {evidence.members(tpgd)[member]}"
     a, b = same.accuracies()
     found = rank_correlation(b - a, cvc(evidence, natural))
     return (
-        below(f"accuracy under {what} minus under {pgd}", *change(same, average), unit="points"),
+        below(f"accuracy under {what} minus under {pgd}", *bootstrap_change(same, average), unit="points"),
         above("rank correlation of that change with CVC", found.rho, found.low, found.high, p=found.p),
     )
 
 
 def confidence_is_smoother(
     evidence: Evidence, condition: str, smoother: tuple[int, ...], steeper: tuple[int, ...]
-) -> tuple[Finding, ...]:
+) -> tuple[ClaimFinding, ...]:
     """C10: mean CVC of some classes minus that of others; normal interval over images."""
     squared, labels, k = evidence.conditions[condition].p_squared.astype(np.float64), evidence.labels, evidence.k
 
@@ -78,7 +87,7 @@ def confidence_is_smoother(
 
 def homing_is_common_and_pairwise(
     full: Evidence, without: Mapping[int, Evidence], condition: str
-) -> tuple[Finding, ...]:
+) -> tuple[ClaimFinding, ...]:
     """C11: images come home more often without their confound class than without another; and mostly from one class.
 
     Concentration: of the images of a class that come home, the share of its main confound class, mean over classes. It
@@ -105,9 +114,9 @@ def largest_share(counts: "np.ndarray") -> "np.ndarray":
     return np.asarray(counts.max(-1) / counts.sum(-1))
 
 
-def class_is_lifted(before: Evidence, after: Evidence, condition: str, cls: int) -> tuple[Finding, ...]:
+def class_is_lifted(before: Evidence, after: Evidence, condition: str, cls: int) -> tuple[ClaimFinding, ...]:
     """C12: paired difference on the images of one class."""
-    same = shared((before, condition), (after, condition))
+    same = share_images((before, condition), (after, condition))
     rows = same.labels == cls
     found = compare_paired(same.hits[0][rows], same.hits[1][rows])
     what = f"change of {before.names[cls]} under {condition}"
@@ -116,7 +125,7 @@ def class_is_lifted(before: Evidence, after: Evidence, condition: str, cls: int)
 
 def backgrounds_drive_adversarial_confusion(
     evidence: Evidence, natural: str, attacked: str, groups: Groups = ()
-) -> tuple[Finding, ...]:
+) -> tuple[ClaimFinding, ...]:
     """C13: share of confusions inside a colour group under attack minus without one; Newcombe's interval (1998)."""
     groups = groups or evidence.groups
     what = "share of confusions inside colours, attacked minus natural"

@@ -16,21 +16,21 @@ from leastwise.insight.accuracy_drop import resampled
 from leastwise.statistics.accuracies import class_deviation, class_gap, worst_accuracy
 from leastwise.statistics.intervals import CONFIDENCE
 
-Verdict = Literal["holds", "does not hold", "undecided"]
+ClaimDecision = Literal["holds", "does not hold", "undecided"]
 
 Accuracies = Float[np.ndarray, "... k"]
-Statistic = Callable[[Accuracies, Int[np.ndarray, " k"]], "np.ndarray"]  # of class accuracies and class sizes
+AccuracyStatistic = Callable[[Accuracies, Int[np.ndarray, " k"]], "np.ndarray"]  # of class accuracies and class sizes
 
 
 @dataclass(frozen=True)
-class Finding:
+class ClaimFinding:
     """One number that speaks to a claim."""
 
     what: str
     value: float
     low: float
     high: float
-    verdict: Verdict
+    verdict: ClaimDecision
     p: float | None = None
     unit: str = ""  # that a reader wants: the value itself is a share where this is %, points or %²
 
@@ -41,25 +41,25 @@ class Claim:
     papers: tuple[str, ...]
     statement: str
     statistic: str
-    tests: tuple[Callable[..., tuple[Finding, ...]], ...]
+    tests: tuple[Callable[..., tuple[ClaimFinding, ...]], ...]
 
 
 def above(
     what: str, value: float, low: float, high: float, threshold: float = 0.0, p: float | None = None, unit: str = ""
-) -> Finding:
+) -> ClaimFinding:
     """Claims more than a threshold: decided only if the whole interval is on one side of it."""
-    verdict: Verdict = "holds" if low > threshold else "does not hold" if high < threshold else "undecided"
-    return Finding(what, value, low, high, verdict, p, unit)
+    verdict: ClaimDecision = "holds" if low > threshold else "does not hold" if high < threshold else "undecided"
+    return ClaimFinding(what, value, low, high, verdict, p, unit)
 
 
 def below(
     what: str, value: float, low: float, high: float, threshold: float = 0.0, p: float | None = None, unit: str = ""
-) -> Finding:
-    verdict: Verdict = "holds" if high < threshold else "does not hold" if low > threshold else "undecided"
-    return Finding(what, value, low, high, verdict, p, unit)
+) -> ClaimFinding:
+    verdict: ClaimDecision = "holds" if high < threshold else "does not hold" if low > threshold else "undecided"
+    return ClaimFinding(what, value, low, high, verdict, p, unit)
 
 
-def together(findings: Sequence[Finding]) -> Verdict:
+def combine_decisions(findings: Sequence[ClaimFinding]) -> ClaimDecision:
     """A claim holds if all of it does, and does not as soon as one part does not."""
     verdicts = {one.verdict for one in findings}
     if "does not hold" in verdicts:
@@ -67,14 +67,14 @@ def together(findings: Sequence[Finding]) -> Verdict:
     return "holds" if verdicts == {"holds"} else "undecided"
 
 
-def counts(evidence: Evidence, condition: str) -> tuple[Int[np.ndarray, " k"], Int[np.ndarray, " k"]]:
+def class_counts(evidence: Evidence, condition: str) -> tuple[Int[np.ndarray, " k"], Int[np.ndarray, " k"]]:
     """Right answers and images by class."""
     tally = evidence.tally(condition)
     return tally.correct.numpy(), tally.n.numpy()
 
 
 @dataclass(frozen=True, eq=False)
-class Same:
+class SharedImages:
     """What several audits got right of the images they share."""
 
     hits: tuple[Bool[np.ndarray, " n"], ...]
@@ -90,7 +90,7 @@ class Same:
             return np.stack([np.bincount(self.labels[hit], minlength=self.k) / self.n for hit in self.hits])
 
 
-def shared(*audits: tuple[Evidence, str]) -> Same:
+def share_images(*audits: tuple[Evidence, str]) -> SharedImages:
     """Audits of one data set, paired by the ids of their images; those that one of them lacks are left out."""
     first = audits[0][0]
     ids = first.ids
@@ -105,7 +105,7 @@ def shared(*audits: tuple[Evidence, str]) -> Same:
     if any((evidence.labels[rows] != labels).any() for (evidence, _), rows in zip(audits, at, strict=True)):
         raise ValueError("the audits have different labels for the same ids: audit all on the same data")
     hits = tuple(evidence.correct(condition)[rows] for (evidence, condition), rows in zip(audits, at, strict=True))
-    return Same(hits, labels.astype(np.int64), first.k)
+    return SharedImages(hits, labels.astype(np.int64), first.k)
 
 
 # Statistics of class accuracies, for one row or many.
@@ -129,12 +129,12 @@ def gap(a: Accuracies, _: Int[np.ndarray, " k"]) -> "np.ndarray":
     return class_gap(a)
 
 
-def change(same: Same, statistic: Statistic, seed: int = 0) -> tuple[float, float, float]:
+def bootstrap_change(same: SharedImages, statistic: AccuracyStatistic, seed: int = 0) -> tuple[float, float, float]:
     """A statistic of the second audit minus that of the first, with a paired bootstrap interval."""
-    return combined(same, lambda a, n: statistic(a[..., 1, :], n) - statistic(a[..., 0, :], n), seed)
+    return bootstrap_statistic(same, lambda a, n: statistic(a[..., 1, :], n) - statistic(a[..., 0, :], n), seed)
 
 
-def combined(same: Same, statistic: Statistic, seed: int = 0) -> tuple[float, float, float]:
+def bootstrap_statistic(same: SharedImages, statistic: AccuracyStatistic, seed: int = 0) -> tuple[float, float, float]:
     """A statistic of all audits together, with a bootstrap interval over images.
 
     Each end is the farther one of the percentile and of the basic interval (2·value − quantile): noise makes a

@@ -7,11 +7,11 @@ from scipy.special import bdtrc, ndtri
 
 from leastwise.audit.evidence import Evidence
 from leastwise.insight.accuracy_drop import resampled
-from leastwise.papers.claims.base import Finding, above, average, change, shared, worst
+from leastwise.papers.claims.base import ClaimFinding, above, average, bootstrap_change, share_images, worst
 from leastwise.statistics.intervals import CONFIDENCE, ClassValues, exact_interval
 
 
-def most_classes(what: str, rises: "np.ndarray") -> Finding:
+def sign_test(what: str, rises: "np.ndarray") -> ClaimFinding:
     """Sign test: the share of classes for which it is so, with an exact interval; holds if more than half for sure."""
     n, so = len(rises), int(rises.sum())
     low, high = exact_interval(np.array([so]), np.array([n]))
@@ -21,23 +21,23 @@ def most_classes(what: str, rises: "np.ndarray") -> Finding:
 
 def similarity_rises_and_variance_falls(
     similarity: tuple[ClassValues, ClassValues], variance: tuple[ClassValues, ClassValues]
-) -> tuple[Finding, ...]:
+) -> tuple[ClaimFinding, ...]:
     """C18: (standard, adversarial) of each; sign tests over classes.
 
     Variances of two networks are compared as they are, as the paper does, although their scale is the network's own.
     """
     return (
         *similarity_rises(similarity),
-        most_classes("share of classes whose variance falls", changes(*variance) < 0),
+        sign_test("share of classes whose variance falls", class_changes(*variance) < 0),
     )
 
 
-def similarity_rises(similarity: tuple[ClassValues, ClassValues]) -> tuple[Finding, ...]:
+def similarity_rises(similarity: tuple[ClassValues, ClassValues]) -> tuple[ClaimFinding, ...]:
     """C18 where only similarity is spoken of: classes that are attacked alone."""
-    return (most_classes("share of classes whose similarity rises", changes(*similarity) > 0),)
+    return (sign_test("share of classes whose similarity rises", class_changes(*similarity) > 0),)
 
 
-def changes(before: ClassValues, after: ClassValues) -> ClassValues:
+def class_changes(before: ClassValues, after: ClassValues) -> ClassValues:
     """Over the classes that both have and that changed at all."""
     difference = after - before
     return difference[~np.isnan(difference) & (difference != 0)]
@@ -45,21 +45,21 @@ def changes(before: ClassValues, after: ClassValues) -> ClassValues:
 
 def smoothing_lowers(
     similarity: tuple[ClassValues, ClassValues], variance: tuple[ClassValues, ClassValues]
-) -> tuple[Finding, ...]:
+) -> tuple[ClaimFinding, ...]:
     """C20, first half: (without, with) smoothing or entropy: similarity and variance fall."""
     return (
-        most_classes("share of classes whose similarity falls", changes(*similarity) < 0),
-        most_classes("share of classes whose variance falls", changes(*variance) < 0),
+        sign_test("share of classes whose similarity falls", class_changes(*similarity) < 0),
+        sign_test("share of classes whose variance falls", class_changes(*variance) < 0),
     )
 
 
-def worst_class_rises(base: Evidence, smoothed: Evidence, condition: str) -> tuple[Finding, ...]:
+def worst_class_rises(base: Evidence, smoothed: Evidence, condition: str) -> tuple[ClaimFinding, ...]:
     """C20, second half: the worst class with smoothing or entropy against the worst without, whichever they are."""
-    same = shared((base, condition), (smoothed, condition))
-    return (above(f"change of the worst class under {condition}", *change(same, worst), unit="points"),)
+    same = share_images((base, condition), (smoothed, condition))
+    return (above(f"change of the worst class under {condition}", *bootstrap_change(same, worst), unit="points"),)
 
 
-def entropy_is_higher(base: Evidence, other: Evidence, condition: str) -> tuple[Finding, ...]:
+def entropy_is_higher(base: Evidence, other: Evidence, condition: str) -> tuple[ClaimFinding, ...]:
     """C21, first half: mean entropy of the second minus the first over the same images; normal interval."""
     ids, at, there = np.intersect1d(base.ids, other.ids, return_indices=True)
     if len(ids) < 2:
@@ -73,14 +73,14 @@ def entropy_is_higher(base: Evidence, other: Evidence, condition: str) -> tuple[
 
 def allows_a_larger_weight(
     plain: Mapping[float, Evidence], regularised: Mapping[float, Evidence], condition: str, seed: int = 0
-) -> tuple[Finding, ...]:
+) -> tuple[ClaimFinding, ...]:
     """C21, second half: the most robust weight of the second method minus that of the first.
 
     Percentiles over images drawn again, the same for all networks: how sure the two maxima are where they are.
     """
     groups = [sorted(plain), sorted(regularised)]
     audits = [(models[w], condition) for models, order in zip((plain, regularised), groups, strict=True) for w in order]
-    same = shared(*audits)
+    same = share_images(*audits)
     cut = len(groups[0])
 
     def difference(overall: "np.ndarray") -> "np.ndarray":

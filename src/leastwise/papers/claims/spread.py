@@ -9,17 +9,17 @@ from leastwise.audit.evidence import Evidence
 from leastwise.insight.accuracy_drop import joint_share
 from leastwise.papers.claims.base import (
     Accuracies,
-    Finding,
-    Verdict,
+    ClaimDecision,
+    ClaimFinding,
     above,
     average,
     below,
-    change,
-    combined,
-    counts,
+    bootstrap_change,
+    bootstrap_statistic,
+    class_counts,
     deviation,
     gap,
-    shared,
+    share_images,
     worst,
 )
 from leastwise.statistics.intervals import CONFIDENCE
@@ -34,35 +34,37 @@ FLAT = 0.01  # a gain of less than a point is none
 PER_RADIUS = "points per 1/255 of eps"
 
 
-def classes_differ(evidence: Evidence, condition: str) -> tuple[Finding, ...]:
+def classes_differ(evidence: Evidence, condition: str) -> tuple[ClaimFinding, ...]:
     """C1: standard deviation over classes without sampling noise, and a test of equal accuracy.
 
     Where an attack leaves (almost) nothing to differ in, such as PGD of a standard network, nothing is decided.
     """
-    correct, n = counts(evidence, condition)
+    correct, n = class_counts(evidence, condition)
     low, high = (float(np.sqrt(v)) for v in variance_bounds(correct, n))
     p = homogeneity(correct, n)
     alike = high < ALIKE and correct.sum() >= ALIKE * n.sum()
-    verdict: Verdict = "holds" if p <= 1 - CONFIDENCE and low > 0 else "does not hold" if alike else "undecided"
+    verdict: ClaimDecision = "holds" if p <= 1 - CONFIDENCE and low > 0 else "does not hold" if alike else "undecided"
     what = f"deviation over classes under {condition}, without noise"
-    return (Finding(what, measure_spread(correct, n).sd, low, high, verdict, p, "points"),)
+    return (ClaimFinding(what, measure_spread(correct, n).sd, low, high, verdict, p, "points"),)
 
 
-def spread_widens(before: tuple[Evidence, str], after: tuple[Evidence, str]) -> tuple[Finding, ...]:
+def spread_widens(before: tuple[Evidence, str], after: tuple[Evidence, str]) -> tuple[ClaimFinding, ...]:
     """C2: difference of the de-biased CV and of the MCD.
 
     The errors of both CV are added as if the images were different ones, which only widens the interval.
     """
-    a, b = measure_spread(*counts(*before)), measure_spread(*counts(*after))
+    a, b = measure_spread(*class_counts(*before)), measure_spread(*class_counts(*after))
     difference = b.debiased - a.debiased
     half = float(ndtri((1 + CONFIDENCE) / 2)) * float(np.hypot(a.error, b.error))
     return (
         above("difference of CV, without noise", difference, difference - half, difference + half, unit="%²"),
-        above("difference of MCD", *change(shared(before, after), gap), unit="points"),
+        above("difference of MCD", *bootstrap_change(share_images(before, after), gap), unit="points"),
     )
 
 
-def radius_trends(models: Mapping[float, Evidence], clean: str, robust: str, saturates: float) -> tuple[Finding, ...]:
+def radius_trends(
+    models: Mapping[float, Evidence], clean: str, robust: str, saturates: float
+) -> tuple[ClaimFinding, ...]:
     """C14: slopes over the radius of training, in 1/255; robustness gained up to `saturates`, and beyond."""
     radii = np.array(sorted(models))
     if saturates not in models or not (radii > saturates).any() or not (radii < saturates).any():
@@ -75,8 +77,8 @@ def radius_trends(models: Mapping[float, Evidence], clean: str, robust: str, sat
         return np.asarray(values @ t / (t @ t))
 
     ordered = [models[eps] for eps in radii.tolist()]
-    natural = shared(*((evidence, clean) for evidence in ordered))
-    attacked = shared(*((evidence, robust) for evidence in ordered))
+    natural = share_images(*((evidence, clean) for evidence in ordered))
+    attacked = share_images(*((evidence, robust) for evidence in ordered))
 
     def gain(a: Accuracies, n: "np.ndarray") -> "np.ndarray":
         over = average(a, n)
@@ -87,43 +89,48 @@ def radius_trends(models: Mapping[float, Evidence], clean: str, robust: str, sat
         return np.asarray(over[..., radii == saturates].mean(-1) - over[..., 0])
 
     return (
-        below("slope of clean accuracy", *combined(natural, lambda a, n: slope(average(a, n))), unit=PER_RADIUS),
+        below(
+            "slope of clean accuracy", *bootstrap_statistic(natural, lambda a, n: slope(average(a, n))), unit=PER_RADIUS
+        ),
         above(
             "slope of the deviation of clean accuracy",
-            *combined(natural, lambda a, n: slope(deviation(a, n))),
+            *bootstrap_statistic(natural, lambda a, n: slope(deviation(a, n))),
             unit=PER_RADIUS,
         ),
         above(
             "slope of the deviation of robustness",
-            *combined(attacked, lambda a, n: slope(deviation(a, n))),
+            *bootstrap_statistic(attacked, lambda a, n: slope(deviation(a, n))),
             unit=PER_RADIUS,
         ),
         above(
             f"robustness gained from eps {radii[0]:g}/255 to {saturates:g}/255",
-            *combined(attacked, rise),
+            *bootstrap_statistic(attacked, rise),
             unit="points",
         ),
         below(
-            f"robustness gained beyond eps {saturates:g}/255", *combined(attacked, gain), threshold=FLAT, unit="points"
+            f"robustness gained beyond eps {saturates:g}/255",
+            *bootstrap_statistic(attacked, gain),
+            threshold=FLAT,
+            unit="points",
         ),
     )
 
 
-def average_for_spread(base: Evidence, fair: Evidence, condition: str) -> tuple[Finding, ...]:
+def average_for_spread(base: Evidence, fair: Evidence, condition: str) -> tuple[ClaimFinding, ...]:
     """C15: paired differences of average, worst class and deviation; the average is said to fall."""
-    same = shared((base, condition), (fair, condition))
+    same = share_images((base, condition), (fair, condition))
     return (
-        below(f"change of the average under {condition}", *change(same, average), unit="points"),
-        above(f"change of the worst class under {condition}", *change(same, worst), unit="points"),
-        below(f"change of the deviation under {condition}", *change(same, deviation), unit="points"),
+        below(f"change of the average under {condition}", *bootstrap_change(same, average), unit="points"),
+        above(f"change of the worst class under {condition}", *bootstrap_change(same, worst), unit="points"),
+        below(f"change of the deviation under {condition}", *bootstrap_change(same, deviation), unit="points"),
     )
 
 
 def few_classes_carry_the_drop(
     standard: Evidence, adversarial: Evidence, condition: str, classes: tuple[int, ...]
-) -> tuple[Finding, ...]:
+) -> tuple[ClaimFinding, ...]:
     """C22: the share of the named classes in the fall of accuracy; "almost half" is read as 40 % or more."""
-    same = shared((standard, condition), (adversarial, condition))
+    same = share_images((standard, condition), (adversarial, condition))
     before, after = same.hits
     found = joint_share(before, after, same.labels, same.k, classes)
     names = " and ".join(standard.names[c] for c in classes)
@@ -132,26 +139,33 @@ def few_classes_carry_the_drop(
     )
 
 
-def fair_weights_narrow(base: Evidence, fair: Evidence, condition: str) -> tuple[Finding, ...]:
+def fair_weights_narrow(base: Evidence, fair: Evidence, condition: str) -> tuple[ClaimFinding, ...]:
     """C23: the deviation falls, and the average by less than five points."""
-    same = shared((base, condition), (fair, condition))
+    same = share_images((base, condition), (fair, condition))
     return (
-        below(f"change of the deviation under {condition}", *change(same, deviation), unit="points"),
-        above(f"change of the average under {condition}", *change(same, average), threshold=-SMALL_COST, unit="points"),
+        below(f"change of the deviation under {condition}", *bootstrap_change(same, deviation), unit="points"),
+        above(
+            f"change of the average under {condition}",
+            *bootstrap_change(same, average),
+            threshold=-SMALL_COST,
+            unit="points",
+        ),
     )
 
 
-def weakest_class_changes(evidence: Evidence, base: str, conditions: Sequence[str]) -> tuple[Finding, ...]:
+def weakest_class_changes(evidence: Evidence, base: str, conditions: Sequence[str]) -> tuple[ClaimFinding, ...]:
     """C24: for each condition the posterior probability that its worst class is not the worst one of `base`."""
-    at_base = probability_worst(*counts(evidence, base))
+    at_base = probability_worst(*class_counts(evidence, base))
     found = []
     for condition in conditions:
-        same = float(np.nansum(at_base * probability_worst(*counts(evidence, condition))))
+        same = float(np.nansum(at_base * probability_worst(*class_counts(evidence, condition))))
         differs = 1 - same
-        verdict: Verdict = (
+        verdict: ClaimDecision = (
             "holds" if differs >= CONFIDENCE else "does not hold" if differs <= 1 - CONFIDENCE else "undecided"
         )
         found.append(
-            Finding(f"chance that the worst class under {condition} is another", differs, NAN, NAN, verdict, unit="%")
+            ClaimFinding(
+                f"chance that the worst class under {condition} is another", differs, NAN, NAN, verdict, unit="%"
+            )
         )
     return tuple(found)

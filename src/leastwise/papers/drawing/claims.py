@@ -4,12 +4,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from leastwise.papers.claims.base import Finding
+from leastwise.papers.claims.base import ClaimFinding
 from leastwise.papers.claims.table import CLAIMS
-from leastwise.papers.drawing.given import Given
-from leastwise.papers.drawing.tables import UNDEFINED, plain, signs
+from leastwise.papers.drawing.inputs import DrawingInput
+from leastwise.papers.drawing.tables import UNDEFINED, escape_latex, format_number
 from leastwise.papers.exhibit import Exhibit
-from leastwise.papers.results import Judged, Missing
+from leastwise.papers.results import ClaimVerdict, MissingResult
 from leastwise.report.charts.heatmap import format_cell
 from leastwise.report.export import csv_text
 
@@ -37,7 +37,7 @@ HEADER = (
 
 
 @dataclass(frozen=True)
-class Row:
+class ClaimRow:
     """One number that speaks to a claim, or why there is none."""
 
     claim: str
@@ -45,7 +45,7 @@ class Row:
     exhibit: str
     on: str
     scale: str
-    finding: Finding | None
+    finding: ClaimFinding | None
     verdict: str  # of all numbers of this case together
     missing: str = ""
 
@@ -62,11 +62,11 @@ class Row:
     def number(self) -> str:
         if self.finding is None:
             return ""
-        value, low, high = shown(self.finding)
+        value, low, high = scale_to_unit(self.finding)
         if math.isnan(value):
             return UNDEFINED
         unit = f" {self.finding.unit}" if self.finding.unit else ""
-        first, *ends = alike(value, low, high)
+        first, *ends = format_alike(value, low, high)
         return f"{first}{unit}{'' if math.isnan(low) else f' [{ends[0]}, {ends[1]}]'}"
 
     @property
@@ -79,7 +79,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Short:
+class ClaimSummary:
     """What all cases of a claim say together."""
 
     claim: str
@@ -87,16 +87,18 @@ class Short:
     said: str
 
 
-def summary(found: Sequence[Row]) -> tuple[Short, ...]:
+def summarise_claims(found: Sequence[ClaimRow]) -> tuple[ClaimSummary, ...]:
     """How many cases decide each claim, and how."""
     verdicts: dict[str, dict[tuple[str, str], str]] = {}
     statements = {row.claim: row.statement for row in found}
     for row in found:
         verdicts.setdefault(row.claim, {})[row.exhibit, row.on] = row.verdict
-    return tuple(Short(claim, statements[claim], counted(tuple(of.values()))) for claim, of in verdicts.items())
+    return tuple(
+        ClaimSummary(claim, statements[claim], count_verdicts(tuple(of.values()))) for claim, of in verdicts.items()
+    )
 
 
-def counted(verdicts: Sequence[str]) -> str:
+def count_verdicts(verdicts: Sequence[str]) -> str:
     """Such as: holds in 2 of 3 cases, undecided in 1."""
     order = ("holds", "does not hold", "undecided", NOT_MEASURED)
     counts = [(one, verdicts.count(one)) for one in order if one in verdicts]
@@ -105,20 +107,22 @@ def counted(verdicts: Sequence[str]) -> str:
     return ", ".join((f"{first} in {n} of {len(verdicts)} {cases}", *(f"{one} in {n}" for one, n in rest)))
 
 
-def shown(one: Finding) -> tuple[float, float, float]:
+def scale_to_unit(one: ClaimFinding) -> tuple[float, float, float]:
     """In the unit of the finding."""
     times = TIMES.get(one.unit.partition(" ")[0], 1.0)
     return times * one.value, times * one.low, times * one.high
 
 
-def alike(*values: float) -> tuple[str, ...]:
+def format_alike(*values: float) -> tuple[str, ...]:
     """With the same decimals, three digits or four of the largest."""
     largest = max((abs(v) for v in values if math.isfinite(v)), default=0.0)
     digits = 0 if largest >= 1000 or largest < TINY else 1 if largest >= 10 else 2 - math.floor(math.log10(largest))
     return tuple("–" if math.isnan(v) else format_cell(v, digits) for v in values)
 
 
-def rows(judged: Sequence[Judged], exhibits: Sequence[Exhibit], scale: str, given: dict[str, Given]) -> tuple[Row, ...]:
+def list_claim_rows(
+    judged: Sequence[ClaimVerdict], exhibits: Sequence[Exhibit], scale: str, inputs: dict[str, DrawingInput]
+) -> tuple[ClaimRow, ...]:
     """In the order of the claims; only of the exhibits that are on the page."""
     shown = {one.id for one in exhibits}
     found = []
@@ -128,45 +132,45 @@ def rows(judged: Sequence[Judged], exhibits: Sequence[Exhibit], scale: str, give
         said = CLAIMS[one.claim].statement
         verdict = SMOKE if scale == "smoke" else one.verdict
         if not one.findings:
-            why = reason(given[one.exhibit], one)
+            why = explain_missing_case(inputs[one.exhibit], one)
             lacking = SMOKE if scale == "smoke" else NOT_MEASURED
-            found.append(Row(one.claim, said, one.exhibit, one.on, scale, None, lacking, why))
+            found.append(ClaimRow(one.claim, said, one.exhibit, one.on, scale, None, lacking, why))
         for number in one.findings:
-            found.append(Row(one.claim, said, one.exhibit, one.on, scale, number, verdict))
+            found.append(ClaimRow(one.claim, said, one.exhibit, one.on, scale, number, verdict))
     return tuple(found)
 
 
-def reason(given: Given, judged: Judged) -> str:
+def explain_missing_case(inputs: DrawingInput, judged: ClaimVerdict) -> str:
     """What is missing, and why: of the roles that the case names, or else of all of the exhibit."""
-    named = [role for role in given.roles if role in judged.on.split("; ")]
+    named = [role for role in inputs.roles if role in judged.on.split("; ")]
     whys = []
-    for role in named or given.roles:
+    for role in named or inputs.roles:
         try:
-            given.found(role)
-        except Missing as missing:
+            inputs.found(role)
+        except MissingResult as missing:
             whys.append(str(missing))
     distinct = list(dict.fromkeys(whys))
     return f"{judged.missing}{': ' if distinct else ''}{'; '.join(distinct[:3])}"
 
 
-def as_csv(found: Sequence[Row]) -> str:
+def claims_csv(found: Sequence[ClaimRow]) -> str:
     lines = [list(HEADER)]
     for row in found:
         one = row.finding
         values = [""] * 6
         if one is not None:
             p = "" if one.p is None else f"{one.p:.3g}"
-            values = [one.what, *map(plain, shown(one)), one.unit, p]
+            values = [one.what, *map(format_number, scale_to_unit(one)), one.unit, p]
         lines.append(
             [row.claim, row.statement, row.exhibit, row.on, row.scale, *values, row.own, row.verdict, row.why_not]
         )
     return csv_text(lines)
 
 
-def as_latex(found: Sequence[Row]) -> str:
+def claims_latex(found: Sequence[ClaimRow]) -> str:
     body = "".join(
         " & ".join(
-            signs(cell)
+            escape_latex(cell)
             for cell in (
                 row.claim,
                 f"{row.exhibit} {row.on}".strip(),

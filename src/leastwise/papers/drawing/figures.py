@@ -12,10 +12,10 @@ from leastwise.insight.agreement import profile_similarity
 from leastwise.insight.confusion import confusion, mistakes, rates, symmetry
 from leastwise.insight.features import cosines, mean_logits
 from leastwise.insight.superclasses import group_ranking, grouped_order
-from leastwise.papers.drawing.drawn import Drawn
-from leastwise.papers.drawing.given import Given, available, names_of
+from leastwise.papers.drawing.exhibit_drawing import ExhibitDrawing
+from leastwise.papers.drawing.inputs import DrawingInput, class_names, find_audits
 from leastwise.papers.recipes import Measured
-from leastwise.papers.results import Audited, Missing
+from leastwise.papers.results import AuditedCondition, MissingResult
 from leastwise.report.charts import bars as charts
 from leastwise.report.charts.bars import Bar, Line, class_lines, deviations
 from leastwise.report.charts.heatmap import NAMED, HeatmapStyle, heatmap
@@ -32,45 +32,47 @@ def plural(n: int, one: str, more: str = "") -> str:
     return f"{n} {one}" if n == 1 else f"{n} {more or f'{one}s'}"
 
 
-def under(condition: str) -> str:
+def describe_condition(condition: str) -> str:
     return condition if condition == "clean" else f"under {condition}"
 
 
-def accuracy_panel(given: Given, audited: Audited, title: str) -> Figure:
-    evidence, name = given.shown(audited)
-    order = present(evidence, name)
+def accuracy_panel(inputs: DrawingInput, audited: AuditedCondition, title: str) -> Figure:
+    evidence, name = inputs.shown(audited)
+    order = classes_with_images(evidence, name)
     total = 100 * evidence.tally(name).overall
     about = f"Accuracy of each class: {title}, with 95 % intervals."
     rows = shorten_bars(class_bars(evidence, name, order))
-    return Figure(title, f"{total:.1f} % overall (dashed), {under(name)}", charts.bars(rows, total, about))
+    return Figure(title, f"{total:.1f} % overall (dashed), {describe_condition(name)}", charts.bars(rows, total, about))
 
 
-def deviation_panel(given: Given, audited: Audited, title: str) -> Figure:
-    evidence, name = given.shown(audited)
+def deviation_panel(inputs: DrawingInput, audited: AuditedCondition, title: str) -> Figure:
+    evidence, name = inputs.shown(audited)
     tally = evidence.tally(name)
     deviation = (100 * (tally.accuracy - tally.overall)).tolist()
-    rows = [Bar(evidence.names[c], deviation[c]) for c in present(evidence, name)]
+    rows = [Bar(evidence.names[c], deviation[c]) for c in classes_with_images(evidence, name)]
     about = f"Class accuracy minus overall accuracy: {title}, in points."
-    told = f"minus {100 * tally.overall:.1f} % overall, {under(name)}"
+    told = f"minus {100 * tally.overall:.1f} % overall, {describe_condition(name)}"
     return Figure(title, told, deviations(shorten_bars(rows), about))
 
 
-def present(evidence: Evidence, name: str) -> list[int]:
+def classes_with_images(evidence: Evidence, name: str) -> list[int]:
     """Classes with images, in the order of their numbers; of very many, by accuracy, so that the ends can be shown."""
     accuracy = evidence.tally(name).accuracy.tolist()
     found = [c for c, a in enumerate(accuracy) if a == a]
     return found if len(found) <= MANY else sorted(found, key=lambda c: accuracy[c])
 
 
-def profile(audited: Audited) -> "np.ndarray":
+def class_accuracies(audited: AuditedCondition) -> "np.ndarray":
     evidence, name = audited
     return np.asarray(evidence.tally(name).accuracy.numpy())
 
 
-def deviations_of(given: Given, audits: Mapping[str, Audited], title: str, what: str = "model") -> Figure:
+def deviation_figure(
+    inputs: DrawingInput, audits: Mapping[str, AuditedCondition], title: str, what: str = "model"
+) -> Figure:
     """Deviations of several models in one figure: bars, or lines where there are many classes."""
-    names = given.labels(names_of(audits))
-    accuracy = 100 * np.stack([profile(one) for one in audits.values()])
+    names = inputs.labels(class_names(audits))
+    accuracy = 100 * np.stack([class_accuracies(one) for one in audits.values()])
     keep = np.flatnonzero(~np.isnan(accuracy).any(0))
     away = accuracy[:, keep] - accuracy[:, keep].mean(1, keepdims=True)
     if len(keep) > TICKS:
@@ -96,52 +98,55 @@ def cosine_figure(names: Sequence[str], accuracy: Float[np.ndarray, "m k"], titl
     told = []
     if len(cosine):
         pairs = f"mean of {len(cosine)} pairs" if len(cosine) > 1 else "cosine of the pair"
-        told = [f"{pairs} {cosine.mean():.2f}".replace("-", "−"), f"against classes in any order {largest_p(p)}"]
+        told = [
+            f"{pairs} {cosine.mean():.2f}".replace("-", "−"),
+            f"against classes in any order {describe_largest_p(p)}",
+        ]
     alike = [name for name, own in zip(names, found.cosine.diagonal(), strict=True) if np.isnan(own)]
     told += [f"all classes alike, so without direction: {', '.join(alike)}"] if alike else []
-    return square(names, found.cosine, f"Cosines of deviations, {title}", "; ".join(told), COSINES)
+    return square_heatmap(names, found.cosine, f"Cosines of deviations, {title}", "; ".join(told), COSINES)
 
 
-def largest_p(p: "np.ndarray") -> str:
+def describe_largest_p(p: "np.ndarray") -> str:
     return f"every pair has p ≤ {p.max():.2g}" if len(p) > 1 else f"p = {p[0]:.2g}"
 
 
-def square(names: Sequence[str], matrix: "np.ndarray", title: str, told: str, look: HeatmapStyle) -> Figure:
+def square_heatmap(names: Sequence[str], matrix: "np.ndarray", title: str, told: str, look: HeatmapStyle) -> Figure:
     cells = [(a, b, float(matrix[i, j])) for i, a in enumerate(names) for j, b in enumerate(names)]
     longest = max(map(len, names), default=0)
     least = min(130, 7 * longest) + 40 * len(names) if len(names) <= 12 else LABELS + CELL * len(names)
     return Figure(title, told, heatmap(cells, names, names, style=look, about=title), least=least)
 
 
-def alike(
-    given: Given,
+def draw_similarity(
+    inputs: DrawingInput,
     roles: Sequence[str],
     title: str,
     *begin: str,
     bars: bool = True,
     matrix: bool = True,
     called: Mapping[str, str] = MappingProxyType({}),
-) -> Drawn:
+) -> ExhibitDrawing:
     """Deviations and cosines of some roles under one condition; some may be called by another name."""
-    audits, notes = available(given, roles, *begin)
+    audits, notes = find_audits(inputs, roles, *begin)
     if not audits:
-        return Drawn(notes=notes)
-    notes = (*notes, *stood_in(given, audits))
+        return ExhibitDrawing(notes=notes)
+    notes = (*notes, *note_stand_ins(inputs, audits))
     shorter = zip(audits, without_shared_word(audits), strict=True)
     audits = {called.get(role, short): audits[role] for role, short in shorter}
-    wide = [deviations_of(given, audits, title)] if bars else []
+    wide = [deviation_figure(inputs, audits, title)] if bars else []
     if matrix and len(audits) > 1:
-        accuracy = np.stack([profile(one) for one in audits.values()])
+        accuracy = np.stack([class_accuracies(one) for one in audits.values()])
         wide.append(cosine_figure(list(audits), accuracy, title))
-    return Drawn(wide=tuple(wide), notes=notes)
+    return ExhibitDrawing(wide=tuple(wide), notes=notes)
 
 
-def stood_in(given: Given, roles: Iterable[str]) -> tuple[str, ...]:
+def note_stand_ins(inputs: DrawingInput, roles: Iterable[str]) -> tuple[str, ...]:
     """Where a scale trains one architecture in the place of several, likeness says nothing about architectures."""
     wanted: dict[str, list[str]] = {}
     for role in roles:
-        need = given.view.exhibit.needs[role]
-        for recipe, _ in given.view.parts(role):
+        need = inputs.view.exhibit.needs[role]
+        for recipe, _ in inputs.view.parts(role):
             if isinstance(need, Measured) and isinstance(recipe, Measured) and recipe.model.arch != need.model.arch:
                 wanted.setdefault(recipe.model.arch, []).append(need.model.arch)
     several = {arch: list(dict.fromkeys(named)) for arch, named in wanted.items()}
@@ -160,15 +165,20 @@ def without_shared_word(roles: Iterable[str]) -> list[str]:
 
 
 def confusion_figure(
-    given: Given, audited: Audited, title: str, counts: bool = False, diagonal: bool = True, by_groups: bool = False
+    inputs: DrawingInput,
+    audited: AuditedCondition,
+    title: str,
+    counts: bool = False,
+    diagonal: bool = True,
+    by_groups: bool = False,
 ) -> Figure:
     """Who is taken for whom, in percent of the true class or in images; of very many classes the most confused."""
-    evidence, name = given.shown(audited)
+    evidence, name = inputs.shown(audited)
     matrix = confusion(evidence, name)
     mutual = symmetry(matrix, shuffles=199 if evidence.k > 50 else 1999)
     values = matrix.astype(np.float64) if counts else 100 * rates(matrix)
     score = f"{mutual.score:.2f}".replace("-", "−")
-    told = f"{'number of images' if counts else '% of the true class'}, {under(name)}"
+    told = f"{'number of images' if counts else '% of the true class'}, {describe_condition(name)}"
     if mutual.score == mutual.score:
         told += f"; symmetry {score} (p = {mutual.p:.2g})"
     wrong = mistakes(matrix)
@@ -178,10 +188,12 @@ def confusion_figure(
         busiest = sorted(order, key=lambda c: -int(wrong[c].sum()))[:LARGEST]
         order, told = [c for c in order if c in set(busiest)], f"{told}; the {LARGEST} classes with most mistakes"
     firsts = order_by_group(order, evidence.groups)[1] if by_groups else []
-    return block(evidence.names, values, order, order, title, told, COUNTS if counts else SHARES, firsts, diagonal)
+    return matrix_figure(
+        evidence.names, values, order, order, title, told, COUNTS if counts else SHARES, firsts, diagonal
+    )
 
 
-def block(
+def matrix_figure(
     names: Sequence[str],
     values: "np.ndarray",
     down: Sequence[int],
@@ -229,17 +241,22 @@ def epoch_figure(
     return Figure(title, f"{told}; {len(shown)} classes", spec, key)
 
 
-def by_class(
-    given: Given, names: tuple[str, ...], series: Mapping[str, "np.ndarray"], title: str, up: str, digits: int = 1
+def class_line_figure(
+    inputs: DrawingInput,
+    names: tuple[str, ...],
+    series: Mapping[str, "np.ndarray"],
+    title: str,
+    up: str,
+    digits: int = 1,
 ) -> Figure:
     """A line per model over the classes."""
-    labels = given.labels(names)
+    labels = inputs.labels(names)
     made = [Series(role, tuple(values.tolist())) for role, values in series.items()]
     spec = lines(made, Axes("class", up, digits=digits), f"{title}, class by class.", labels)
     return Figure(title, "", spec)
 
 
-def ranked_groups(tallies: Sequence[Tally], evidence: Evidence, title: str, told: str) -> Figure:
+def group_ranking_figure(tallies: Sequence[Tally], evidence: Evidence, title: str, told: str) -> Figure:
     """Superclasses by accuracy, best first; whiskers reach from the worst to the best class inside."""
     told = f"{told}; whiskers: from the worst to the best class inside"
     found = group_ranking(tallies, evidence.groups)
@@ -258,36 +275,40 @@ def ranked_groups(tallies: Sequence[Tally], evidence: Evidence, title: str, told
     return Figure(title, told, charts.bars(rows, total, about))
 
 
-def logit_similarity(given: Given, audited: Audited, title: str) -> Figure:
+def logit_similarity_figure(inputs: DrawingInput, audited: AuditedCondition, title: str) -> Figure:
     """Cosines of the mean logits of every two classes (Benz, §3.2)."""
-    evidence, name = given.shown(audited)
+    evidence, name = inputs.shown(audited)
     m = mean_logits(evidence, name)
     kept = np.flatnonzero(~np.isnan(m).any(1))
     centred = m - m.mean(1, keepdims=True)
     found = cosines(centred[kept])
     names = [evidence.names[c] for c in kept]
-    return square(names, found, title, f"mean logits, {under(name)}, each freed of its mean", COSINES)
+    return square_heatmap(
+        names, found, title, f"mean logits, {describe_condition(name)}, each freed of its mean", COSINES
+    )
 
 
 def all_classes(k: int) -> Sequence[int]:
     return range(k)
 
 
-def epochs_of(
-    given: Given,
+def draw_epochs(
+    inputs: DrawingInput,
     role: str,
     title: str,
     begin: str,
     classes: Callable[[int], Sequence[int]] = all_classes,
     band: bool = False,
-) -> Drawn:
+) -> ExhibitDrawing:
     """After each epoch, under the condition whose name begins so; or why not."""
     try:
-        evidence, name = given.audit(role, begin)
-        each = [tallies[name] for tallies in given.found(role).each]
+        evidence, name = inputs.audit(role, begin)
+        each = [tallies[name] for tallies in inputs.found(role).each]
         if not each:
-            raise Missing("its epochs were not kept")
-    except Missing as missing:
-        return Drawn(notes=(f"Not shown: {title} ({missing}).",))
-    labels = given.labels(evidence.names)
-    return Drawn(panels=(epoch_figure(labels, each, title, f"test images, {name}", classes(evidence.k), band),))
+            raise MissingResult("its epochs were not kept")
+    except MissingResult as missing:
+        return ExhibitDrawing(notes=(f"Not shown: {title} ({missing}).",))
+    labels = inputs.labels(evidence.names)
+    return ExhibitDrawing(
+        panels=(epoch_figure(labels, each, title, f"test images, {name}", classes(evidence.k), band),)
+    )

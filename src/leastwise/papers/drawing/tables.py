@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from statistics import mode
 from typing import Any
 
-from leastwise.papers.drawing.given import Ours, Value
-from leastwise.papers.printed import Cell, table
+from leastwise.papers.drawing.inputs import CellValue, OurCells
+from leastwise.papers.printed import PrintedCell, printed_table
 from leastwise.report.export import csv_text, escape_latex
 
 UNCOMPARED = "nothing here corresponds to it"
@@ -25,9 +25,9 @@ HEADER = ("row", "column", "relation", "printed", "unit", "ours", "low", "high",
 
 
 @dataclass(frozen=True)
-class Entry:
-    printed: Cell | None
-    ours: Value
+class TableCell:
+    printed: PrintedCell | None
+    ours: CellValue
     unit: str
     decimals: int = 0  # that the paper prints in this column
 
@@ -61,14 +61,14 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Sheet:
+class ComparisonTable:
     """The numbers of one exhibit."""
 
     id: str  # such as tian2021/table3
     scale: str
     rows: tuple[str, ...]
     columns: tuple[str, ...]
-    entries: Mapping[tuple[str, str], Entry]
+    entries: Mapping[tuple[str, str], TableCell]
 
     def unit(self, column: str) -> str:
         """The unit that all numbers of a column share."""
@@ -82,27 +82,27 @@ class Sheet:
         return reason if isinstance(reason, str) else ""
 
 
-def sheet(exhibit: str, scale: str, ours: Ours) -> Sheet | None:
+def make_table(exhibit: str, scale: str, ours: OurCells) -> ComparisonTable | None:
     """Printed rows and columns first, in the paper's order; None where there is no number at all."""
-    printed = table(exhibit)
+    printed = printed_table(exhibit)
     places = [(row, column) for row, cells in printed.items() for column in cells]
     places += [place for place in ours if place not in set(places)]
     if not places:
         return None
     units = {column: cell.unit for cells in printed.values() for column, cell in cells.items()}
-    decimals = decimals_of(printed)
+    decimals = printed_decimals(printed)
     entries = {}
     for row, column in places:
         cell = printed.get(row, {}).get(column)
         unit = cell.unit if cell is not None else units.get(column, unit_of(column))
         value = ours.get((row, column), UNCOMPARED)
         undefined = not isinstance(value, str) and value[0] != value[0]
-        entries[row, column] = Entry(cell, UNDEFINED if undefined else value, unit, decimals.get(column, 0))
+        entries[row, column] = TableCell(cell, UNDEFINED if undefined else value, unit, decimals.get(column, 0))
     rows, columns = (tuple(dict.fromkeys(place[i] for place in places)) for i in (0, 1))
-    return Sheet(exhibit, scale, rows, beside_their_own(columns, units), entries)
+    return ComparisonTable(exhibit, scale, rows, order_columns(columns, units), entries)
 
 
-def decimals_of(printed: Mapping[str, Mapping[str, Cell]]) -> dict[str, int]:
+def printed_decimals(printed: Mapping[str, Mapping[str, PrintedCell]]) -> dict[str, int]:
     """How many the paper prints in most cells of a column: a cell of Ahn's has more, some zeros have fewer."""
     seen: dict[str, list[int]] = {}
     for cells in printed.values():
@@ -111,7 +111,7 @@ def decimals_of(printed: Mapping[str, Mapping[str, Cell]]) -> dict[str, int]:
     return {column: mode(counts) for column, counts in seen.items()}
 
 
-def beside_their_own(columns: Iterable[str], printed: Container[str]) -> tuple[str, ...]:
+def order_columns(columns: Iterable[str], printed: Container[str]) -> tuple[str, ...]:
     """`CV without noise` follows the printed `CV`; other columns of ours come last."""
     order: list[str] = []
     for column in columns:
@@ -131,11 +131,11 @@ def unit_of(column: str) -> str:
     return "points" if any(word in column for word in ("MCD", "SD", "minus", "gap", "deviation")) else "%"
 
 
-def as_csv(made: Sheet) -> str:
+def table_csv(made: ComparisonTable) -> str:
     """A line for each number, with its reason where there is none."""
     lines = [list(HEADER)]
     for (row, column), entry in made.entries.items():
-        said = ["", "", ""] if isinstance(entry.ours, str) else [plain(v) for v in entry.ours]
+        said = ["", "", ""] if isinstance(entry.ours, str) else [format_number(v) for v in entry.ours]
         agrees = "" if entry.agrees is None or made.scale == "smoke" else "yes" if entry.agrees else "no"
         cell = entry.printed
         lines.append(
@@ -154,19 +154,19 @@ def as_csv(made: Sheet) -> str:
     return csv_text(lines)
 
 
-def plain(value: float) -> str:
+def format_number(value: float) -> str:
     return "" if value != value else f"{value:.6g}"
 
 
-def as_latex(made: Sheet) -> str:
+def table_latex(made: ComparisonTable) -> str:
     """For the booktabs package, in the shape of the paper's table."""
     lines = []
     for row in made.rows:
-        cells = [latex_cell(made.entries.get((row, column))) for column in made.columns]
-        lines.append(f"{signs(row)} & {' & '.join(cells)} \\\\\n")
+        cells = [cell_latex(made.entries.get((row, column))) for column in made.columns]
+        lines.append(f"{escape_latex(row)} & {' & '.join(cells)} \\\\\n")
     units = [made.unit(column) for column in made.columns]
     named = [f"{column} ({unit})" if unit else column for column, unit in zip(made.columns, units, strict=True)]
-    head = " & ".join(["", *map(signs, named)])
+    head = " & ".join(["", *map(escape_latex, named)])
     return (
         f"% needs \\usepackage{{booktabs}}; {made.id}, scale {made.scale}: ours [95 % interval] (printed)\n"
         f"\\begin{{tabular}}{{l{'r' * len(made.columns)}}}\n\\toprule\n"
@@ -174,32 +174,32 @@ def as_latex(made: Sheet) -> str:
     )
 
 
-def signs(text: str) -> str:
+def escape_latex(text: str) -> str:
     """Letters that LaTeX has only as mathematics."""
     return "".join(SIGNS.get(letter, letter) for letter in escape_latex(text))
 
 
-def latex_cell(entry: Entry | None) -> str:
+def cell_latex(entry: TableCell | None) -> str:
     if entry is None:
         return ""
-    printed = f" ({signs(entry.as_printed)})" if entry.printed else ""
+    printed = f" ({escape_latex(entry.as_printed)})" if entry.printed else ""
     if isinstance(entry.ours, str):
         return f"--{printed}"
     interval = f" {entry.interval}" if entry.interval else ""
-    return f"{signs(entry.number(entry.ours[0]) + interval)}{printed}"
+    return f"{escape_latex(entry.number(entry.ours[0]) + interval)}{printed}"
 
 
-def as_rows(made: Sheet) -> list[dict[str, Any]]:
+def table_rows(made: ComparisonTable) -> list[dict[str, Any]]:
     """What the template shows."""
     rows = []
     for row in made.rows:
         why = made.why(row)
-        cells = [shown(made.entries.get((row, column)), why, made.scale) for column in made.columns]
+        cells = [describe_cell(made.entries.get((row, column)), why, made.scale) for column in made.columns]
         rows.append({"name": row, "why": why, "cells": cells})
     return rows
 
 
-def shown(entry: Entry | None, said: str, scale: str) -> dict[str, str]:
+def describe_cell(entry: TableCell | None, said: str, scale: str) -> dict[str, str]:
     """`said` is a reason that the row gives already."""
     if entry is None:
         return dict.fromkeys(("ours", "interval", "printed", "agrees", "why"), "")

@@ -9,9 +9,18 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from leastwise.audit.evidence import Evidence
-from leastwise.papers.claims.base import Same, Statistic, average, change, combined, deviation, gap, shared
-from leastwise.papers.drawing.given import Given, Triple, Value, tried
-from leastwise.papers.results import Audited, Missing
+from leastwise.papers.claims.base import (
+    AccuracyStatistic,
+    SharedImages,
+    average,
+    bootstrap_change,
+    bootstrap_statistic,
+    deviation,
+    gap,
+    share_images,
+)
+from leastwise.papers.drawing.inputs import CellValue, DrawingInput, Estimate, value_or_reason
+from leastwise.papers.results import AuditedCondition, MissingResult
 from leastwise.statistics.accuracies import class_variance, worst_accuracy
 from leastwise.statistics.intervals import wilson_interval
 from leastwise.statistics.paired import compare_paired
@@ -21,60 +30,62 @@ from leastwise.statistics.worst_class import estimate_discrepancy, estimate_wors
 Counts = tuple["np.ndarray", "np.ndarray"]
 
 
-def one(audited: Audited) -> Same:
-    return shared(audited)
+def pair_alone(audited: AuditedCondition) -> SharedImages:
+    return share_images(audited)
 
 
-def asked(given: Given, statistic: Callable[[Same], Triple], role: str, *begin: str, end: str = "") -> Value:
+def compute_cell(
+    inputs: DrawingInput, statistic: Callable[[SharedImages], Estimate], role: str, *begin: str, end: str = ""
+) -> CellValue:
     """A statistic of a role under the condition that begins so, or why there is none."""
-    return tried(lambda: statistic(one(given.audit(role, *begin, end=end))))
+    return value_or_reason(lambda: statistic(pair_alone(inputs.audit(role, *begin, end=end))))
 
 
-def member(audited: Audited, number: int) -> Same:
+def grid_member(audited: AuditedCondition, number: int) -> SharedImages:
     """What survived one member of a grid of attacks."""
     evidence, name = audited
     hits = ((evidence.conditions[name].each >> number) & 1) == 0
-    return Same((hits,), evidence.labels.astype(np.int64), evidence.k)
+    return SharedImages((hits,), evidence.labels.astype(np.int64), evidence.k)
 
 
-def beside(first: Same, second: Same) -> Same:
+def pair_hits(first: SharedImages, second: SharedImages) -> SharedImages:
     """Two that saw the same images, for paired differences."""
     assert np.array_equal(first.labels, second.labels)
-    return Same((first.hits[0], second.hits[0]), first.labels, first.k)
+    return SharedImages((first.hits[0], second.hits[0]), first.labels, first.k)
 
 
-def counts(same: Same) -> Counts:
+def count_correct(same: SharedImages) -> Counts:
     return np.bincount(same.labels[same.hits[0]], minlength=same.k), same.n
 
 
-def proportion(correct: int, n: int) -> Triple:
+def proportion(correct: int, n: int) -> Estimate:
     if not n:
-        raise Missing("no images")
+        raise MissingResult("no images")
     low, high = wilson_interval(np.array([correct]), np.array([n]))
     return 100 * correct / n, 100 * float(low[0]), 100 * float(high[0])
 
 
-def overall(same: Same) -> Triple:
+def overall(same: SharedImages) -> Estimate:
     return proportion(int(same.hits[0].sum()), len(same.labels))
 
 
-def of_class(same: Same, c: int) -> Triple:
-    correct, n = counts(same)
+def of_class(same: SharedImages, c: int) -> Estimate:
+    correct, n = count_correct(same)
     return proportion(int(correct[c]), int(n[c]))
 
 
-def class_accuracy(c: int) -> Callable[[Same], Triple]:
+def class_accuracy(c: int) -> Callable[[SharedImages], Estimate]:
     return lambda same: of_class(same, c)
 
 
-def worst(same: Same) -> Triple:
-    found = estimate_worst(*counts(same))
+def worst(same: SharedImages) -> Estimate:
+    found = estimate_worst(*count_correct(same))
     return 100 * found.plug_in, 100 * found.low, 100 * found.high
 
 
-def best(same: Same) -> Triple:
+def best(same: SharedImages) -> Estimate:
     """The lowest share of mistakes, from above."""
-    correct, n = counts(same)
+    correct, n = count_correct(same)
     found = estimate_worst(n - correct, n)
     return 100 * (1 - found.plug_in), 100 * (1 - found.high), 100 * (1 - found.low)
 
@@ -83,79 +94,79 @@ def variance(a: "np.ndarray", _: "np.ndarray") -> "np.ndarray":
     return class_variance(a)
 
 
-def first(statistic: Statistic) -> Statistic:
+def of_first(statistic: AccuracyStatistic) -> AccuracyStatistic:
     return lambda a, n: statistic(a[..., 0, :], n)
 
 
-def bootstrapped(same: Same, statistic: Statistic, times: float) -> Triple:
-    value, low, high = combined(same, first(statistic), 0)
+def bootstrap(same: SharedImages, statistic: AccuracyStatistic, times: float) -> Estimate:
+    value, low, high = bootstrap_statistic(same, of_first(statistic), 0)
     return times * value, times * low, times * high
 
 
-def cv(same: Same) -> Triple:
+def cv(same: SharedImages) -> Estimate:
     """As printed: with the noise of sampling in it. Percent squared."""
-    value, low, high = bootstrapped(same, variance, 1e4)
+    value, low, high = bootstrap(same, variance, 1e4)
     return value, max(0.0, low), high
 
 
-def cv_without_noise(same: Same) -> Triple:
-    correct, n = counts(same)
+def cv_without_noise(same: SharedImages) -> Estimate:
+    correct, n = count_correct(same)
     low, high = variance_bounds(correct, n)
     return 1e4 * measure_spread(correct, n).debiased, 1e4 * low, 1e4 * high
 
 
-def mcd(same: Same) -> Triple:
-    value, low, high = bootstrapped(same, gap, 100.0)
+def mcd(same: SharedImages) -> Estimate:
+    value, low, high = bootstrap(same, gap, 100.0)
     return value, max(0.0, low), min(100.0, high)
 
 
-def mcd_without_noise(same: Same) -> Triple:
+def mcd_without_noise(same: SharedImages) -> Estimate:
     """Chance raises the best class and lowers the worst."""
-    found = estimate_discrepancy(*counts(same))
+    found = estimate_discrepancy(*count_correct(same))
     return 100 * found.corrected, 100 * found.low, 100 * found.high
 
 
-def sd(same: Same) -> Triple:
-    value, low, high = bootstrapped(same, deviation, 100.0)
+def sd(same: SharedImages) -> Estimate:
+    value, low, high = bootstrap(same, deviation, 100.0)
     return value, max(0.0, low), high
 
 
-def sd_without_noise(same: Same) -> Triple:
-    correct, n = counts(same)
+def sd_without_noise(same: SharedImages) -> Estimate:
+    correct, n = count_correct(same)
     low, high = variance_bounds(correct, n)
     return 100 * measure_spread(correct, n).sd, 100 * float(np.sqrt(low)), 100 * float(np.sqrt(high))
 
 
-def worst_deviation(same: Same) -> Triple:
+def worst_deviation(same: SharedImages) -> Estimate:
     """The lowest class minus the overall accuracy."""
-    return bootstrapped(same, lambda a, n: worst_accuracy(a) - average(a, n), 100.0)
+    return bootstrap(same, lambda a, n: worst_accuracy(a) - average(a, n), 100.0)
 
 
-def difference(pair: Same, statistic: Statistic, times: float = 100.0) -> Triple:
+def statistic_difference(pair: SharedImages, statistic: AccuracyStatistic, times: float = 100.0) -> Estimate:
     """The second minus the first."""
-    value, low, high = change(pair, statistic)
+    value, low, high = bootstrap_change(pair, statistic)
     return times * value, times * low, times * high
 
 
-def accuracy_difference(pair: Same, c: int | None = None) -> Triple:
+def accuracy_difference(pair: SharedImages, c: int | None = None) -> Estimate:
     """The second minus the first in points, of one class or of all images: Bonett and Price's interval."""
     rows = slice(None) if c is None else pair.labels == c
     found = compare_paired(pair.hits[0][rows], pair.hits[1][rows])
     if not found.n:
-        raise Missing("no images")
+        raise MissingResult("no images")
     return 100 * found.difference, 100 * found.low, 100 * found.high
 
 
-def subset(same: Same, classes: tuple[int, ...]) -> Same:
+def keep_classes(same: SharedImages, classes: tuple[int, ...]) -> SharedImages:
     """Only some classes."""
     rows = np.isin(same.labels, classes)
-    return Same(tuple(hit[rows] for hit in same.hits), same.labels[rows], same.k)
+    return SharedImages(tuple(hit[rows] for hit in same.hits), same.labels[rows], same.k)
 
 
-def pair_cosine(audits: Sequence[Audited], least: bool) -> Triple:
+def pair_cosine(audits: Sequence[AuditedCondition], least: bool) -> Estimate:
     """The smallest, or the mean, cosine of the deviations of two models, with a bootstrap interval over images."""
     if len(audits) < 2:
-        raise Missing("fewer than two of the networks are there")
+        raise MissingResult("fewer than two of the networks are there")
 
     def statistic(a: "np.ndarray", _: "np.ndarray") -> "np.ndarray":
         a = a[..., ~np.isnan(a).all(axis=tuple(range(a.ndim - 1)))]
@@ -166,11 +177,11 @@ def pair_cosine(audits: Sequence[Audited], least: bool) -> Triple:
         cosine = np.einsum("...pk,...pk->...p", d[..., i, :], d[..., j, :])
         return np.asarray(cosine.min(-1) if least else cosine.mean(-1))
 
-    value, low, high = combined(shared(*audits), statistic)
+    value, low, high = bootstrap_statistic(share_images(*audits), statistic)
     return value, max(-1.0, low), min(1.0, high)
 
 
-def count_of(evidence: Evidence, name: str, true: int, predicted: int) -> Triple:
+def count_of(evidence: Evidence, name: str, true: int, predicted: int) -> Estimate:
     """Images of a class that are taken for another; as a count, with Wilson's interval of the share."""
     rows = evidence.labels == true
     n, found = int(rows.sum()), int((evidence.conditions[name].predicted[rows] == predicted).sum())
@@ -178,11 +189,11 @@ def count_of(evidence: Evidence, name: str, true: int, predicted: int) -> Triple
     return float(found), n * share[1] / 100, n * share[2] / 100
 
 
-def taken_for(given: Given, role: str, begin: str, true: int, predicted: int) -> Value:
-    return tried(lambda: count_of(*given.audit(role, begin), true, predicted))
+def count_taken_for(inputs: DrawingInput, role: str, begin: str, true: int, predicted: int) -> CellValue:
+    return value_or_reason(lambda: count_of(*inputs.audit(role, begin), true, predicted))
 
 
-CLASS_WISE: dict[str, Callable[[Same], Triple]] = {
+SPREAD_STATISTICS: dict[str, Callable[[SharedImages], Estimate]] = {
     "CV": cv,
     "MCD": mcd,
     "CV without noise": cv_without_noise,

@@ -7,15 +7,15 @@ import numpy as np
 from leastwise.insight.homing import homing, homing_gain
 from leastwise.insight.outputs import cvc
 from leastwise.papers.build import dataset
-from leastwise.papers.drawing.drawn import Drawn, Image, png, together
-from leastwise.papers.drawing.figures import COUNTS, block, by_class, confusion_figure, epochs_of
-from leastwise.papers.drawing.given import Given, Ours, Value, available, not_shown
-from leastwise.papers.drawing.values import asked, class_accuracy, mcd, overall, taken_for
+from leastwise.papers.drawing.exhibit_drawing import CaptionedImage, ExhibitDrawing, encode_png, join_drawings
+from leastwise.papers.drawing.figures import COUNTS, class_line_figure, confusion_figure, draw_epochs, matrix_figure
+from leastwise.papers.drawing.inputs import CellValue, DrawingInput, OurCells, explain_missing, find_audits
+from leastwise.papers.drawing.values import class_accuracy, compute_cell, count_taken_for, mcd, overall
 from leastwise.papers.recipes import Measured
-from leastwise.papers.results import Missing, Picture
+from leastwise.papers.results import MissingResult, Picture
 from leastwise.papers.scales import scale
 from leastwise.papers.tian2021.exhibits import ALL_SIX, BETAS_OF_DOG, CAT, DOG, shown_classes
-from leastwise.papers.tian2021.tables import TITLES, on_few, table1, table2, table3, table4, table5
+from leastwise.papers.tian2021.tables import TITLES, of_few_classes, table1, table2, table3, table4, table5
 from leastwise.report.charts.lines import Axes, Series, grouped_bars
 from leastwise.report.figures import Figure
 
@@ -23,51 +23,51 @@ NAN = float("nan")
 GAPS = ("largest gap, lower end", "largest gap, upper end")
 
 
-def fig1(given: Given) -> Drawn:
-    made: list[Drawn] = []
-    ours: Ours = {}
+def fig1(inputs: DrawingInput) -> ExhibitDrawing:
+    made: list[ExhibitDrawing] = []
+    ours: OurCells = {}
     for role, title in TITLES.items():
-        found = asked(given, on_few(mcd), role, "pgd")
+        found = compute_cell(inputs, of_few_classes(mcd), role, "pgd")
         columns = ("largest gap",) if role in ("mnist", "imagenet") else GAPS
         ours |= {(title, column): found for column in columns}
-        ours[title, "overall robustness"] = asked(given, overall, role, "pgd")
-        made.append(epochs_of(given, role, title, "pgd", shown_classes, band=True))
-    return together(made) + Drawn(ours=ours)
+        ours[title, "overall robustness"] = compute_cell(inputs, overall, role, "pgd")
+        made.append(draw_epochs(inputs, role, title, "pgd", shown_classes, band=True))
+    return join_drawings(made) + ExhibitDrawing(ours=ours)
 
 
-def fig2(given: Given) -> Drawn:
-    audits, notes = available(given, ALL_SIX, "pgd")
-    panels = tuple(confusion_figure(given, one, TITLES[role], by_groups=True) for role, one in audits.items())
-    return Drawn(panels=panels, notes=notes)
+def fig2(inputs: DrawingInput) -> ExhibitDrawing:
+    audits, notes = find_audits(inputs, ALL_SIX, "pgd")
+    panels = tuple(confusion_figure(inputs, one, TITLES[role], by_groups=True) for role, one in audits.items())
+    return ExhibitDrawing(panels=panels, notes=notes)
 
 
-def fig3a(given: Given) -> Drawn:
-    audits, notes = available(given, given.roles)
+def fig3a(inputs: DrawingInput) -> ExhibitDrawing:
+    audits, notes = find_audits(inputs, inputs.roles)
     rows = {"smallest CVC": 0, "second smallest CVC": 1}
     if not audits:
-        return Drawn(ours={(row, "class"): given.why(given.roles[0]) for row in rows}, notes=notes)
+        return ExhibitDrawing(ours={(row, "class"): inputs.why(inputs.roles[0]) for row in rows}, notes=notes)
     found = {role: cvc(evidence, name) for role, (evidence, name) in audits.items()}
     names = next(iter(audits.values()))[0].names
     series = [Series(role, tuple(row.tolist())) for role, row in found.items()]
     about = "Class-wise variance of confidence of each defence."
-    spec = grouped_bars(series, given.labels(names), Axes("class", "CVC", lowest=0.0, digits=4), about, 280)
+    spec = grouped_bars(series, inputs.labels(names), Axes("class", "CVC", lowest=0.0, digits=4), about, 280)
     most = (len(names) - 1) / len(names) ** 2
     figure = Figure("Variance of confidence, clean images", f"at most {most:.3g}", spec, least=520)
     order = np.argsort(np.nanmean(np.stack(list(found.values())), axis=0), kind="stable")
-    ours: Ours = {
-        (row, "class"): (float(given.paper.number(int(order[place]))), NAN, NAN) for row, place in rows.items()
+    ours: OurCells = {
+        (row, "class"): (float(inputs.paper.number(int(order[place]))), NAN, NAN) for row, place in rows.items()
     }
-    return Drawn(
+    return ExhibitDrawing(
         wide=(figure,), ours=ours, notes=(*notes, "Smallest and second smallest are of the mean over defences.")
     )
 
 
-def pictured(given: Given, role: str) -> tuple[Picture, ...]:
+def find_pictures(inputs: DrawingInput, role: str) -> tuple[Picture, ...]:
     """Those that the exhibit names; all, where other images stand in for them."""
-    found = given.found(role).pictures
+    found = inputs.found(role).pictures
     if not found:
-        raise Missing("its single images were not kept")
-    return tuple(one for one in found if one.id in given.view.exhibit.images) or found
+        raise MissingResult("its single images were not kept")
+    return tuple(one for one in found if one.id in inputs.view.exhibit.images) or found
 
 
 def softmax(logits: "np.ndarray") -> "np.ndarray":
@@ -75,14 +75,14 @@ def softmax(logits: "np.ndarray") -> "np.ndarray":
     return np.asarray(p / p.sum())
 
 
-def fig3bcd(given: Given) -> Drawn:
+def fig3bcd(inputs: DrawingInput) -> ExhibitDrawing:
     """Pairs of bars by the number of steps: PGD and Temperature-PGD with 1/T = 5."""
     try:
-        evidence, _ = given.audit("MART", "pgd", "tpgd")
-        pictures = pictured(given, "MART")
-    except Missing as missing:
-        return Drawn(notes=(f"Not shown: {missing}.",))
-    labels = given.labels(evidence.names)
+        evidence, _ = inputs.audit("MART", "pgd", "tpgd")
+        pictures = find_pictures(inputs, "MART")
+    except MissingResult as missing:
+        return ExhibitDrawing(notes=(f"Not shown: {missing}.",))
+    labels = inputs.labels(evidence.names)
     panels = []
     for picture in pictures:
         steps = [name.removeprefix("pgd") for name in picture.logits if name.startswith("pgd")]
@@ -93,38 +93,38 @@ def fig3bcd(given: Given) -> Drawn:
                 for name, condition in pair.items()
                 if condition in picture.logits
             ]
-            title = f"Image {picture.id} after {step} step{'s' if step != '1' else ''}"
+            title = f"CaptionedImage {picture.id} after {step} step{'s' if step != '1' else ''}"
             axes = Axes("class", "confidence", 0.0, 1.0, digits=3)
             panels.append(Figure(title, "", grouped_bars(series, labels, axes, f"{title}: confidence in each class.")))
-    return Drawn(panels=tuple(panels))
+    return ExhibitDrawing(panels=tuple(panels))
 
 
 CATS_AND_DOGS = "Row 3, column 5 of the table: cats that are taken for dogs."
 
 
-def fig4a(given: Given) -> Drawn:
-    cat, dog = given.cls(CAT), given.cls(DOG)
-    audits, notes = available(given, ["full"], "pgd")
+def fig4a(inputs: DrawingInput) -> ExhibitDrawing:
+    cat, dog = inputs.cls(CAT), inputs.cls(DOG)
+    audits, notes = find_audits(inputs, ["full"], "pgd")
     panels = tuple(
-        confusion_figure(given, one, "Misclassified, images", counts=True, diagonal=False) for one in audits.values()
+        confusion_figure(inputs, one, "Misclassified, images", counts=True, diagonal=False) for one in audits.values()
     )
-    ours: Ours = {("3", "5"): taken_for(given, "full", "pgd", cat, dog)}
-    return Drawn(wide=panels, ours=ours, notes=(*notes, CATS_AND_DOGS))
+    ours: OurCells = {("3", "5"): count_taken_for(inputs, "full", "pgd", cat, dog)}
+    return ExhibitDrawing(wide=panels, ours=ours, notes=(*notes, CATS_AND_DOGS))
 
 
-def fig4b(given: Given) -> Drawn:
-    cat, dog = given.cls(CAT), given.cls(DOG)
+def fig4b(inputs: DrawingInput) -> ExhibitDrawing:
+    cat, dog = inputs.cls(CAT), inputs.cls(DOG)
     try:
-        full, name = given.audit("full", "pgd")
-    except Missing as missing:
-        return Drawn(ours={("3", "5"): str(missing)}, notes=(f"Not shown: {missing}.",))
-    retrained = [role for role in given.roles if role != "full"]
-    audits, notes = available(given, retrained, "pgd")
+        full, name = inputs.audit("full", "pgd")
+    except MissingResult as missing:
+        return ExhibitDrawing(ours={("3", "5"): str(missing)}, notes=(f"Not shown: {missing}.",))
+    retrained = [role for role in inputs.roles if role != "full"]
+    audits, notes = find_audits(inputs, retrained, "pgd")
     without = {int(role.split()[1]): evidence for role, (evidence, _) in audits.items()}
     if not without:
-        return Drawn(ours={("3", "5"): given.why(retrained[0])}, notes=notes)
+        return ExhibitDrawing(ours={("3", "5"): inputs.why(retrained[0])}, notes=notes)
     found = homing(full, without, name)
-    labels = given.labels(full.names)
+    labels = inputs.labels(full.names)
     every = list(range(full.k))
     told = f"of the misclassified {100 * found.share:.1f} % come home"
     gain = homing_gain(full, without, name)
@@ -135,70 +135,76 @@ def fig4b(given: Given) -> Drawn:
         ).replace("-", "−")
     title = "Homing, images"
     look = replace(COUNTS, across="removed class")
-    figure = block(labels, found.homed, every, every, title, told, look, diagonal=False)
+    figure = matrix_figure(labels, found.homed, every, every, title, told, look, diagonal=False)
     home = found.homed[cat, dog]
-    count: Value = (float(home), NAN, NAN) if home == home else given.why(f"without {DOG}", ("pgd",))
-    return Drawn(wide=(figure,), ours={("3", "5"): count}, notes=(*notes, CATS_AND_DOGS))
+    count: CellValue = (float(home), NAN, NAN) if home == home else inputs.why(f"without {DOG}", ("pgd",))
+    return ExhibitDrawing(wide=(figure,), ours={("3", "5"): count}, notes=(*notes, CATS_AND_DOGS))
 
 
-def fig4c(given: Given) -> Drawn:
-    cat, dog = given.cls(CAT), given.cls(DOG)
-    audits, notes = available(given, given.roles, "tpgd")
-    ours: Ours = {}
+def fig4c(inputs: DrawingInput) -> ExhibitDrawing:
+    cat, dog = inputs.cls(CAT), inputs.cls(DOG)
+    audits, notes = find_audits(inputs, inputs.roles, "tpgd")
+    ours: OurCells = {}
     for beta in BETAS_OF_DOG:
         row = f"beta of class 5 = {beta:g}"
         for column, c in (("3", cat), ("5", dog)):
-            ours[row, column] = asked(given, class_accuracy(c), f"{beta:g}", "tpgd")
+            ours[row, column] = compute_cell(inputs, class_accuracy(c), f"{beta:g}", "tpgd")
     if not audits:
-        return Drawn(ours=ours, notes=notes)
+        return ExhibitDrawing(ours=ours, notes=notes)
     names = next(iter(audits.values()))[0].names
     series = {f"beta {role}": 100 * evidence.tally(name).accuracy.numpy() for role, (evidence, name) in audits.items()}
     title = "Class robustness under Temperature-PGD (worst of the grid), by the beta of dog"
-    return Drawn(wide=(by_class(given, names, series, title, "accuracy in %"),), ours=ours, notes=notes)
+    return ExhibitDrawing(
+        wide=(class_line_figure(inputs, names, series, title, "accuracy in %"),), ours=ours, notes=notes
+    )
 
 
-def fig5(given: Given) -> Drawn:
-    made = [samples(given)]
-    for role in given.roles:
+def fig5(inputs: DrawingInput) -> ExhibitDrawing:
+    made = [draw_samples(inputs)]
+    for role in inputs.roles:
         for what, begin in (("without attack", "clean"), ("under attack", "pgd")):
-            audits, notes = available(given, [role], begin)
+            audits, notes = find_audits(inputs, [role], begin)
             panels = tuple(
-                confusion_figure(given, one, f"{role} training, {what}", by_groups=True) for one in audits.values()
+                confusion_figure(inputs, one, f"{role} training, {what}", by_groups=True) for one in audits.values()
             )
-            made.append(Drawn(panels=panels, notes=notes))
-    return together(made)
+            made.append(ExhibitDrawing(panels=panels, notes=notes))
+    return join_drawings(made)
 
 
-def samples(given: Given) -> Drawn:
+def draw_samples(inputs: DrawingInput) -> ExhibitDrawing:
     """One test image of each class, as it was changed."""
-    recipe = scale(given.view.scale)(given.view.exhibit.needs["adversarial"])[0]
+    recipe = scale(inputs.view.scale)(inputs.view.exhibit.needs["adversarial"])[0]
     if not isinstance(recipe, Measured):
-        return Drawn()
+        return ExhibitDrawing()
     try:
         data = dataset(recipe.data).take(1)
         shown = {int(y): x for x, y in zip(data.batch(np.arange(len(data))).x.numpy(), data.labels, strict=True)}
     except (ValueError, OSError) as error:
-        return Drawn(notes=(f"No samples are shown: {error}.",))
-    return Drawn(images=tuple(Image(given.label(data.names, c), (), png(shown[c])) for c in sorted(shown)))
+        return ExhibitDrawing(notes=(f"No samples are shown: {error}.",))
+    return ExhibitDrawing(
+        images=tuple(CaptionedImage(inputs.label(data.names, c), (), encode_png(shown[c])) for c in sorted(shown))
+    )
 
 
-def fig6(given: Given) -> Drawn:
+def fig6(inputs: DrawingInput) -> ExhibitDrawing:
     """By image: before and after whitening, each without and with attack."""
-    images: dict[int, list[Image]] = {}
+    images: dict[int, list[CaptionedImage]] = {}
     missing: dict[str, list[str]] = {}
-    for role in given.roles:
+    for role in inputs.roles:
         try:
-            names = given.audit(role, "clean", "tpgd")[0].names
-            for picture in pictured(given, role):
+            names = inputs.audit(role, "clean", "tpgd")[0].names
+            for picture in find_pictures(inputs, role):
                 for condition, pixels in picture.pixels.items():
                     p = softmax(picture.logits[condition])
                     top = np.argsort(-p)[:2]
-                    said = tuple(f"{given.label(names, int(c))} {100 * p[c]:.0f} %" for c in top)
+                    said = tuple(f"{inputs.label(names, int(c))} {100 * p[c]:.0f} %" for c in top)
                     how = "natural" if condition == "clean" else f"under {condition}"
-                    images.setdefault(picture.id, []).append(Image(f"{picture.id}, {role}, {how}", said, png(pixels)))
-        except Missing as reason:
+                    images.setdefault(picture.id, []).append(
+                        CaptionedImage(f"{picture.id}, {role}, {how}", said, encode_png(pixels))
+                    )
+        except MissingResult as reason:
             missing.setdefault(str(reason), []).append(role)
-    return Drawn(images=tuple(one for some in images.values() for one in some), notes=not_shown(missing))
+    return ExhibitDrawing(images=tuple(one for some in images.values() for one in some), notes=explain_missing(missing))
 
 
 DRAWINGS = {

@@ -6,31 +6,31 @@ from functools import partial
 import numpy as np
 
 from leastwise.data.classes import CIFAR10, CIFAR10_GROUPS, STL10, STL10_GROUPS
-from leastwise.papers.claims.base import Same, gap
+from leastwise.papers.claims.base import SharedImages, gap
 from leastwise.papers.drawing import values
-from leastwise.papers.drawing.drawn import Drawn
-from leastwise.papers.drawing.given import Given, Ours, Triple, Value, tried
+from leastwise.papers.drawing.exhibit_drawing import ExhibitDrawing
+from leastwise.papers.drawing.inputs import CellValue, DrawingInput, Estimate, OurCells, value_or_reason
 from leastwise.papers.drawing.values import (
-    CLASS_WISE,
+    SPREAD_STATISTICS,
     accuracy_difference,
-    asked,
-    beside,
     class_accuracy,
+    compute_cell,
+    count_taken_for,
     cv,
-    difference,
+    keep_classes,
     mcd,
-    one,
     overall,
-    subset,
-    taken_for,
+    pair_alone,
+    pair_hits,
+    statistic_difference,
     variance,
 )
-from leastwise.papers.results import Audited, Missing
+from leastwise.papers.results import AuditedCondition, MissingResult
 from leastwise.papers.tian2021.exhibits import CAT, DEFENCES, shown_classes
 from leastwise.statistics.paired import compare_paired
 
 NAN = float("nan")
-Statistic = Callable[[Same], Triple]
+Statistic = Callable[[SharedImages], Estimate]
 TITLES = {
     "mnist": "MNIST",
     "cifar10": "CIFAR-10",
@@ -43,86 +43,92 @@ ATTACKS = {"FGSM": "fgsm", "CW∞": "cwinf", "PGD": "pgd", "transfer": "transfer
 FEWER = ("CW∞", "NAttack")  # on 200 images of each class
 
 
-def row_of(given: Given, audited: Callable[[], Same], k: int) -> dict[str, Value]:
+def compute_row(inputs: DrawingInput, audited: Callable[[], SharedImages], k: int) -> dict[str, CellValue]:
     """Total, classes, CV, MCD, and CV without the noise of sampling."""
     statistics: dict[str, Statistic] = {"Tot": overall}
-    statistics |= {str(given.paper.number(c)): class_accuracy(c) for c in range(k)}
-    statistics |= CLASS_WISE
+    statistics |= {str(inputs.paper.number(c)): class_accuracy(c) for c in range(k)}
+    statistics |= SPREAD_STATISTICS
     try:
         same = audited()
-    except Missing as missing:
+    except MissingResult as missing:
         return dict.fromkeys(statistics, str(missing))
-    return {name: tried(partial(of, same)) for name, of in statistics.items()}
+    return {name: value_or_reason(partial(of, same)) for name, of in statistics.items()}
 
 
-def table1(given: Given) -> Drawn:
-    ours: Ours = {}
+def table1(inputs: DrawingInput) -> ExhibitDrawing:
+    ours: OurCells = {}
     for attack, begin in ATTACKS.items():
         for name in DEFENCES:
             role = f"{name}, 2000 images" if attack in FEWER else name
 
-            def audited(role: str = role, begin: str = begin) -> Same:
-                return one(given.audit(role, begin))
+            def audited(role: str = role, begin: str = begin) -> SharedImages:
+                return pair_alone(inputs.audit(role, begin))
 
-            ours |= {(f"{name} {attack}", column): v for column, v in row_of(given, audited, len(CIFAR10)).items()}
-    return Drawn(ours=ours)
+            ours |= {
+                (f"{name} {attack}", column): v for column, v in compute_row(inputs, audited, len(CIFAR10)).items()
+            }
+    return ExhibitDrawing(ours=ours)
 
 
-def table2(given: Given) -> Drawn:
-    """Ours are the superclasses that audits here use."""
-    ours: Ours = {}
+def table2(inputs: DrawingInput) -> ExhibitDrawing:
+    """OurCells are the superclasses that audits here use."""
+    ours: OurCells = {}
     for title, names, groups in (("CIFAR-10", CIFAR10, CIFAR10_GROUPS), ("STL-10", STL10, STL10_GROUPS)):
         for number, (_, classes) in enumerate(groups):
-            ours |= {(title, str(given.paper.number(c))): (float(number), NAN, NAN) for c in classes}
+            ours |= {(title, str(inputs.paper.number(c))): (float(number), NAN, NAN) for c in classes}
         assert len(names) == sum(len(classes) for _, classes in groups)
     note = "0 is transportation, 1 animals; ours are the superclasses that reports group these data by."
-    return Drawn(ours=ours, notes=(note,))
+    return ExhibitDrawing(ours=ours, notes=(note,))
 
 
-def inverse_temperatures(audited: Audited) -> dict[str, int]:
+def grid_temperatures(audited: AuditedCondition) -> dict[str, int]:
     """Members of the grid by their 1/T."""
     evidence, name = audited
     return {member.rpartition("= ")[2]: number for number, member in enumerate(evidence.members(name))}
 
 
-def with_changes(given: Given, base: Same, attacked: Same, k: int) -> dict[str, Value]:
-    made = row_of(given, lambda: attacked, k)
-    pair = beside(base, attacked)
+def compute_row_with_changes(
+    inputs: DrawingInput, base: SharedImages, attacked: SharedImages, k: int
+) -> dict[str, CellValue]:
+    made = compute_row(inputs, lambda: attacked, k)
+    pair = pair_hits(base, attacked)
     made["Tot minus PGD"] = accuracy_difference(pair)
     for c in range(k):
-        made[f"{given.paper.number(c)} minus PGD"] = accuracy_difference(pair, c)
-    made["CV minus PGD"] = difference(pair, variance, 1e4)
-    made["MCD minus PGD"] = difference(pair, gap)
+        made[f"{inputs.paper.number(c)} minus PGD"] = accuracy_difference(pair, c)
+    made["CV minus PGD"] = statistic_difference(pair, variance, 1e4)
+    made["MCD minus PGD"] = statistic_difference(pair, gap)
     return made
 
 
 BLANK = "TRADES"  # its 1/T is not printed
 
 
-def table3(given: Given) -> Drawn:
+def table3(inputs: DrawingInput) -> ExhibitDrawing:
     """Every 1/T of the grid, and the worst of them image by image; the blank 1/T of TRADES is the strongest."""
-    ours: Ours = {}
+    ours: OurCells = {}
     notes: list[str] = []
     printed = {"Madry": ("2",), "TRADES": (), "MART": ("5",), "HE": ("5", "50")}
     for name, temperatures in printed.items():
         try:
-            audited = given.audit(name, "tpgd")
-            base = one(given.audit(name, "pgd"))
-        except Missing as missing:
+            audited = inputs.audit(name, "tpgd")
+            base = pair_alone(inputs.audit(name, "pgd"))
+        except MissingResult as missing:
             rows = [f"{name} 1/T={t}" for t in temperatures] or [name]
             ours |= {(row, column): str(missing) for row in rows for column in (*COLUMNS, *CHANGES)}
             continue
         k = audited[0].k
-        members = {t: values.member(audited, number) for t, number in inverse_temperatures(audited).items()}
+        members = {t: values.grid_member(audited, number) for t, number in grid_temperatures(audited).items()}
         if name == BLANK:
             best = min(members, key=lambda t: int(members[t].hits[0].sum()))
-            ours |= {(name, column): v for column, v in with_changes(given, base, members[best], k).items()}
+            ours |= {
+                (name, column): v for column, v in compute_row_with_changes(inputs, base, members[best], k).items()
+            }
             notes.append(f"1/T of TRADES is blank in the paper: the strongest here on the whole is {best}.")
         rows_of = {f"{name} 1/T={t}": same for t, same in members.items()}
-        rows_of[f"{name} worst of the grid"] = one(audited)
+        rows_of[f"{name} worst of the grid"] = pair_alone(audited)
         for row, same in rows_of.items():
-            ours |= {(row, column): v for column, v in with_changes(given, base, same, k).items()}
-    return Drawn(ours=ours, notes=tuple(notes))
+            ours |= {(row, column): v for column, v in compute_row_with_changes(inputs, base, same, k).items()}
+    return ExhibitDrawing(ours=ours, notes=tuple(notes))
 
 
 COLUMNS = ("Tot", *map(str, range(len(CIFAR10))), "CV", "MCD")
@@ -140,9 +146,9 @@ LINES = {
 }
 
 
-def more_taken(given: Given, role: str, begin: str, true: int, predicted: int) -> Triple:
+def count_more_taken(inputs: DrawingInput, role: str, begin: str, true: int, predicted: int) -> Estimate:
     """Images taken for a class, minus those of the original images; paired where both have the same ids."""
-    (first, name), (second, other) = given.audit("original", begin), given.audit(role, begin)
+    (first, name), (second, other) = inputs.audit("original", begin), inputs.audit(role, begin)
     ids, at, there = np.intersect1d(first.ids, second.ids, return_indices=True)
     rows = first.labels[at] == true
     before, after = (
@@ -151,25 +157,27 @@ def more_taken(given: Given, role: str, begin: str, true: int, predicted: int) -
     )
     found, n = compare_paired(before, after), int(rows.sum())
     if not len(ids) or not n:
-        raise Missing("no images")
+        raise MissingResult("no images")
     return n * found.difference, n * found.low, n * found.high
 
 
-def table4(given: Given) -> Drawn:
-    cat = given.cls(CAT)
-    ours: Ours = {}
+def table4(inputs: DrawingInput) -> ExhibitDrawing:
+    cat = inputs.cls(CAT)
+    ours: OurCells = {}
     for row, (role, begin) in LINES.items():
         for c in range(len(CIFAR10)):
-            number = str(given.paper.number(c))
-            ours[row, number] = taken_for(given, role, begin, cat, c)
+            number = str(inputs.paper.number(c))
+            ours[row, number] = count_taken_for(inputs, role, begin, cat, c)
             if role != "original":
-                ours[row, f"{number} minus original"] = tried(partial(more_taken, given, role, begin, cat, c))
-    return Drawn(ours=ours)
+                ours[row, f"{number} minus original"] = value_or_reason(
+                    partial(count_more_taken, inputs, role, begin, cat, c)
+                )
+    return ExhibitDrawing(ours=ours)
 
 
-def table5(given: Given) -> Drawn:
+def table5(inputs: DrawingInput) -> ExhibitDrawing:
     """All classes; where there are very many also twelve of them, which the printed numbers seem to be of."""
-    ours: Ours = {}
+    ours: OurCells = {}
     for data, title in TITLES.items():
         sides: dict[str, tuple[str, str]] = {
             "standard": (f"{data}, standard", "clean"),
@@ -177,26 +185,30 @@ def table5(given: Given) -> Drawn:
         }
         many = data in ("cifar100", "imagenet")
         for kind, (role, begin) in sides.items():
-            for name, of in CLASS_WISE.items():
-                ours[title, f"{kind} {name}"] = asked(given, of, role, begin)
+            for name, of in SPREAD_STATISTICS.items():
+                ours[title, f"{kind} {name}"] = compute_cell(inputs, of, role, begin)
                 if many:
-                    ours[f"{title}, twelve classes", f"{kind} {name}"] = asked(given, on_few(of), role, begin)
+                    ours[f"{title}, twelve classes", f"{kind} {name}"] = compute_cell(
+                        inputs, of_few_classes(of), role, begin
+                    )
     for name, of in (("CV", cv), ("MCD", mcd)):
-        ours["CIFAR-10", f"adversarial {name} over standard {name}"] = tried(partial(times, given, of))
-    return Drawn(ours=ours)
+        ours["CIFAR-10", f"adversarial {name} over standard {name}"] = value_or_reason(
+            partial(ratio_of_trainings, inputs, of)
+        )
+    return ExhibitDrawing(ours=ours)
 
 
-def times(given: Given, of: Statistic) -> Triple:
+def ratio_of_trainings(inputs: DrawingInput, of: Statistic) -> Estimate:
     """How many times as large with adversarial training; CIFAR-10."""
-    audits = given.audit("cifar10, standard"), given.audit("cifar10, adversarial", "pgd")
-    before, after = (of(one(audited))[0] for audited in audits)
+    audits = inputs.audit("cifar10, standard"), inputs.audit("cifar10, adversarial", "pgd")
+    before, after = (of(pair_alone(audited))[0] for audited in audits)
     return (after / before if before else NAN), NAN, NAN
 
 
-def on_few(of: Statistic) -> Statistic:
-    return lambda same: of(few(same))
+def of_few_classes(of: Statistic) -> Statistic:
+    return lambda same: of(keep_few_classes(same))
 
 
-def few(same: Same) -> Same:
+def keep_few_classes(same: SharedImages) -> SharedImages:
     """The twelve classes that stand for very many."""
-    return subset(same, shown_classes(same.k))
+    return keep_classes(same, shown_classes(same.k))

@@ -8,14 +8,21 @@ from leastwise.audit.evidence import Evidence
 from leastwise.insight.accuracy_drop import drop_shares, joint_share
 from leastwise.insight.features import cosines, inter_class_similarity, intra_class_variance
 from leastwise.insight.outputs import entropy
-from leastwise.papers.claims.base import Same, shared
-from leastwise.papers.drawing.drawn import Drawn, together
-from leastwise.papers.drawing.figures import by_class, profile
-from leastwise.papers.drawing.given import Given, Ours, Triple, available, not_shown, tried
-from leastwise.papers.drawing.values import asked, class_accuracy, overall
-from leastwise.papers.results import Audited, Missing
+from leastwise.papers.claims.base import SharedImages, share_images
+from leastwise.papers.drawing.exhibit_drawing import ExhibitDrawing, join_drawings
+from leastwise.papers.drawing.figures import class_accuracies, class_line_figure
+from leastwise.papers.drawing.inputs import (
+    DrawingInput,
+    Estimate,
+    OurCells,
+    explain_missing,
+    find_audits,
+    value_or_reason,
+)
+from leastwise.papers.drawing.values import class_accuracy, compute_cell, overall
+from leastwise.papers.results import AuditedCondition, MissingResult
 from leastwise.papers.tradeoff2022.exhibits import BIRD, CAR, CAT, OTHERS
-from leastwise.papers.tradeoff2022.tables import averages, table1, table4, table5
+from leastwise.papers.tradeoff2022.tables import draw_averages, table1, table4, table5
 from leastwise.report.charts.bars import Bar, deviations
 from leastwise.report.charts.lines import Axes, Point, Series, lines, scatter
 from leastwise.report.figures import Figure
@@ -28,83 +35,87 @@ DOG = 5
 NO_FALL = "accuracy did not fall on the whole, so there is nothing to share"
 
 
-def errors(given: Given, audits: Mapping[str, Audited], title: str) -> Figure:
+def error_figure(inputs: DrawingInput, audits: Mapping[str, AuditedCondition], title: str) -> Figure:
     names = next(iter(audits.values()))[0].names
-    series = {role: 100 * (1 - profile(one)) for role, one in audits.items()}
-    return by_class(given, names, series, title, "error in %")
+    series = {role: 100 * (1 - class_accuracies(one)) for role, one in audits.items()}
+    return class_line_figure(inputs, names, series, title, "error in %")
 
 
-def fig1ab(given: Given) -> Drawn:
+def fig1ab(inputs: DrawingInput) -> ExhibitDrawing:
     """A panel for each training, with both errors in it."""
     made = []
     for role, title in (("ST", "Standard training"), ("PGD-AT", "Adversarial training")):
-        both, notes = natural_and_attacked(given, role)
-        made.append(Drawn((errors(given, both, f"{title}: class errors"),) if both else (), notes=notes))
-    return together(made)
+        both, notes = find_both_audits(inputs, role)
+        made.append(
+            ExhibitDrawing((error_figure(inputs, both, f"{title}: class errors"),) if both else (), notes=notes)
+        )
+    return join_drawings(made)
 
 
-def natural_and_attacked(given: Given, role: str) -> tuple[dict[str, Audited], tuple[str, ...]]:
+def find_both_audits(inputs: DrawingInput, role: str) -> tuple[dict[str, AuditedCondition], tuple[str, ...]]:
     """Both audits of a network, or none and why."""
-    natural, notes = available(given, [role])
-    attacked, more = available(given, [role], "pgd")
+    natural, notes = find_audits(inputs, [role])
+    attacked, more = find_audits(inputs, [role], "pgd")
     both = {"natural error": natural[role], "PGD error": attacked[role]} if natural and attacked else {}
     return both, tuple(dict.fromkeys((*notes, *more)))
 
 
-def fig1c(given: Given) -> Drawn:
-    classes = given.cls(BIRD), given.cls(CAT)
+def fig1c(inputs: DrawingInput) -> ExhibitDrawing:
+    classes = inputs.cls(BIRD), inputs.cls(CAT)
 
-    def share() -> Triple:
-        same = shared(given.audit("ST"), given.audit("PGD-AT"))
+    def share() -> Estimate:
+        same = share_images(inputs.audit("ST"), inputs.audit("PGD-AT"))
         before, after = same.hits
         found = joint_share(before, after, same.labels, same.k, classes)
         if found.value != found.value:
-            raise Missing(NO_FALL)
+            raise MissingResult(NO_FALL)
         return 100 * found.value, 100 * found.low, 100 * found.high
 
-    ours: Ours = {("bird and cat", "share of the accuracy drop"): tried(share)}
-    audits, notes = available(given, ["ST", "PGD-AT"])
+    ours: OurCells = {("bird and cat", "share of the accuracy drop"): value_or_reason(share)}
+    audits, notes = find_audits(inputs, ["ST", "PGD-AT"])
     if len(audits) < 2:
-        return Drawn(ours=ours, notes=notes)
-    found = 100 * drop_shares(profile(audits["ST"]), profile(audits["PGD-AT"]))
-    labels = given.labels(audits["ST"][0].names)
+        return ExhibitDrawing(ours=ours, notes=notes)
+    found = 100 * drop_shares(class_accuracies(audits["ST"]), class_accuracies(audits["PGD-AT"]))
+    labels = inputs.labels(audits["ST"][0].names)
     rows = [Bar(labels[c], float(found[c])) for c in range(len(labels)) if found[c] == found[c]]
     if not rows:
-        return Drawn(ours=ours, notes=(*notes, f"Not shown: {NO_FALL}."))
+        return ExhibitDrawing(ours=ours, notes=(*notes, f"Not shown: {NO_FALL}."))
     title = "Share of each class in the fall of natural accuracy"
     spec = deviations(rows, f"{title}, in percent.", "share in %")
-    return Drawn((Figure(title, "from ST to PGD-AT; shares add up to 100 %", spec),), ours=ours, notes=notes)
+    return ExhibitDrawing((Figure(title, "from ST to PGD-AT; shares add up to 100 %", spec),), ours=ours, notes=notes)
 
 
-def shapes(given: Given, roles: Sequence[str], suffix: str = "") -> Drawn:
+def draw_shapes(inputs: DrawingInput, roles: Sequence[str], suffix: str = "") -> ExhibitDrawing:
     """Similarity and variance of features, a line for each model over the classes."""
     similar, varied, pooled = {}, {}, {}
     missing: dict[str, list[str]] = {}
     names: tuple[str, ...] = ()
     for role in roles:
         try:
-            found = given.moments(role)
+            found = inputs.moments(role)
             similar[role] = inter_class_similarity(found.means)
             varied[role], pooled[role] = intra_class_variance(found), intra_class_variance(found, pooled=True)
-            names = given.audit(role)[0].names
-        except Missing as reason:
+            names = inputs.audit(role)[0].names
+        except MissingResult as reason:
             missing.setdefault(str(reason), []).append(role)
     if not names:
-        return Drawn(notes=not_shown(missing))
+        return ExhibitDrawing(notes=explain_missing(missing))
     drawn = (
-        by_class(given, names, similar, f"Inter-class similarity{suffix}", "largest cosine with another class", 3),
-        by_class(given, names, varied, f"Intra-class variance{suffix}", "variance, mean over dimensions", 4),
-        by_class(given, names, pooled, f"Intra-class variance, pooled{suffix}", "variance of all numbers", 4),
+        class_line_figure(
+            inputs, names, similar, f"Inter-class similarity{suffix}", "largest cosine with another class", 3
+        ),
+        class_line_figure(inputs, names, varied, f"Intra-class variance{suffix}", "variance, mean over dimensions", 4),
+        class_line_figure(inputs, names, pooled, f"Intra-class variance, pooled{suffix}", "variance of all numbers", 4),
     )
-    return Drawn(drawn, notes=not_shown(missing))
+    return ExhibitDrawing(drawn, notes=explain_missing(missing))
 
 
-def plane_figure(given: Given, role: str, title: str) -> Figure:
+def plane_figure(inputs: DrawingInput, role: str, title: str) -> Figure:
     """Features in two dimensions; of each class as many points as can be told apart."""
-    found = given.found(role)
+    found = inputs.found(role)
     if found.plane is None or found.evidence is None:
-        raise Missing("its features in two dimensions were not kept")
-    labels = given.labels(found.evidence.names)
+        raise MissingResult("its features in two dimensions were not kept")
+    labels = inputs.labels(found.evidence.names)
     rows = np.concatenate([np.flatnonzero(found.evidence.labels == c)[:PER_CLASS] for c in range(found.evidence.k)])
     drawn = [
         Point(float(found.plane[i, 0]), float(found.plane[i, 1]), labels[int(found.evidence.labels[i])]) for i in rows
@@ -114,74 +125,76 @@ def plane_figure(given: Given, role: str, title: str) -> Figure:
     return Figure(title, told, spec)
 
 
-def single(given: Given, role: str, title: str) -> Drawn:
+def draw_single_class(inputs: DrawingInput, role: str, title: str) -> ExhibitDrawing:
     """Class errors and the plane of a network in whose training one class was attacked."""
-    both, notes = natural_and_attacked(given, role)
-    panels = [errors(given, both, f"{title}: class errors")] if both else []
+    both, notes = find_both_audits(inputs, role)
+    panels = [error_figure(inputs, both, f"{title}: class errors")] if both else []
     try:
-        panels.append(plane_figure(given, role, f"{title}: features"))
-    except Missing as missing:
+        panels.append(plane_figure(inputs, role, f"{title}: features"))
+    except MissingResult as missing:
         notes += (f"Not shown: the plane of {role} ({missing}).",) if both else ()
-    return Drawn(tuple(panels), notes=notes, pairs=True)
+    return ExhibitDrawing(tuple(panels), notes=notes, pairs=True)
 
 
-def fig3(given: Given) -> Drawn:
-    ours: Ours = {}
+def fig3(inputs: DrawingInput) -> ExhibitDrawing:
+    ours: OurCells = {}
     for role, c in (("cat", CAT), ("car", CAR)):
         for what, begin in (("natural", "clean"), ("PGD-10", "pgd")):
-            accuracy = class_accuracy(given.cls(c))
-            ours[f"single AT of {role}", f"{what} accuracy of {role}"] = asked(given, accuracy, role, begin)
-    parts = [single(given, role, f"Only {role} is attacked") for role in given.roles]
-    return together(parts) + Drawn(ours=ours)
+            accuracy = class_accuracy(inputs.cls(c))
+            ours[f"single AT of {role}", f"{what} accuracy of {role}"] = compute_cell(inputs, accuracy, role, begin)
+    parts = [draw_single_class(inputs, role, f"Only {role} is attacked") for role in inputs.roles]
+    return join_drawings(parts) + ExhibitDrawing(ours=ours)
 
 
-def fig4(given: Given) -> Drawn:
+def fig4(inputs: DrawingInput) -> ExhibitDrawing:
     """Each class in the network where it alone was attacked, against standard training."""
     try:
-        names = given.audit("ST")[0].names
-        standard = inter_class_similarity(given.moments("ST").means)
-    except Missing as missing:
-        return Drawn(notes=not_shown({f"ST: {missing}": ("the lines",)}))
+        names = inputs.audit("ST")[0].names
+        standard = inter_class_similarity(inputs.moments("ST").means)
+    except MissingResult as missing:
+        return ExhibitDrawing(notes=explain_missing({f"ST: {missing}": ("the lines",)}))
     alone = np.full(len(names), np.nan)
     missing_roles: dict[str, list[str]] = {}
     for c in range(len(names)):
         try:
-            alone[c] = inter_class_similarity(given.moments(f"single {c}").means)[c]
-        except Missing as reason:
+            alone[c] = inter_class_similarity(inputs.moments(f"single {c}").means)[c]
+        except MissingResult as reason:
             missing_roles.setdefault(str(reason), []).append(f"single {c}")
     series = {"ST": standard, "the class attacked alone": alone}
     title = "Similarity of each class, standard and where it alone is attacked"
-    figure = by_class(given, names, series, title, "largest cosine with another class", 3)
-    return Drawn(wide=(figure,), notes=not_shown(missing_roles))
+    figure = class_line_figure(inputs, names, series, title, "largest cosine with another class", 3)
+    return ExhibitDrawing(wide=(figure,), notes=explain_missing(missing_roles))
 
 
-def error(same: Same) -> Triple:
+def error(same: SharedImages) -> Estimate:
     value, low, high = overall(same)
     return 100 - value, 100 - high, 100 - low
 
 
-def fig5(given: Given) -> Drawn:
-    cat = given.cls(CAT)
-    ours: Ours = {}
+def fig5(inputs: DrawingInput) -> ExhibitDrawing:
+    cat = inputs.cls(CAT)
+    ours: OurCells = {}
     for method in ("PGD-AT", "TRADES"):
         for other, c in (("car", CAR), ("dog", DOG)):
             for what, begin in (("natural error", "clean"), ("PGD-10 error", "pgd")):
-                value = asked(given, error, f"{method}, cat and {c}", begin)
+                value = compute_cell(inputs, error, f"{method}, cat and {c}", begin)
                 if method == "PGD-AT" or other == "dog":
                     ours[f"{method} cat-{other}", what] = value
     try:
-        names = given.audit("ST")[0].names
-        similar = cosines(given.moments("ST").means)[cat]
-    except Missing as missing:
-        return Drawn(ours=ours, notes=not_shown({f"ST, which sorts the classes: {missing}": ("the panels",)}))
+        names = inputs.audit("ST")[0].names
+        similar = cosines(inputs.moments("ST").means)[cat]
+    except MissingResult as missing:
+        return ExhibitDrawing(
+            ours=ours, notes=explain_missing({f"ST, which sorts the classes: {missing}": ("the panels",)})
+        )
     order = [c for c in np.argsort(np.nan_to_num(similar, nan=-2.0), kind="stable").tolist() if c != cat]
-    labels = [given.label(names, c) for c in order]
+    labels = [inputs.label(names, c) for c in order]
     panels: list[Figure] = []
     notes: list[str] = []
     for method in ("PGD-AT", "TRADES"):
         series = []
         for what, begin in (("natural error", "clean"), ("PGD error", "pgd")):
-            audits, more = available(given, [f"{method}, cat and {c}" for c in order], begin)
+            audits, more = find_audits(inputs, [f"{method}, cat and {c}" for c in order], begin)
             notes += more
             found = [audits.get(f"{method}, cat and {c}") for c in order]
             y = tuple(None if one is None else 100 * (1 - one[0].tally(one[1]).overall) for one in found)
@@ -190,95 +203,95 @@ def fig5(given: Given) -> Drawn:
         if not series:
             continue
         series.append(Series("similarity to cat × 50", tuple(50 * float(similar[c]) for c in order)))
-        title = f"{method}: errors of telling {given.label(names, cat)} from each other class"
+        title = f"{method}: errors of telling {inputs.label(names, cat)} from each other class"
         axes = Axes("other class, least similar to it first", "error in %", lowest=0.0)
         panels.append(Figure(title, "", lines(series, axes, f"{title}.", labels)))
-    return Drawn(tuple(panels), ours=ours, notes=tuple(dict.fromkeys(notes)))
+    return ExhibitDrawing(tuple(panels), ours=ours, notes=tuple(dict.fromkeys(notes)))
 
 
-def fig6(given: Given) -> Drawn:
-    first = [role for role in given.roles if "TRADES" not in role]
-    second = [role for role in given.roles if "TRADES" in role]
-    return shapes(given, first, ", PGD-AT") + shapes(given, second, ", TRADES")
+def fig6(inputs: DrawingInput) -> ExhibitDrawing:
+    first = [role for role in inputs.roles if "TRADES" not in role]
+    second = [role for role in inputs.roles if "TRADES" in role]
+    return draw_shapes(inputs, first, ", PGD-AT") + draw_shapes(inputs, second, ", TRADES")
 
 
-def fig7(given: Given) -> Drawn:
+def fig7(inputs: DrawingInput) -> ExhibitDrawing:
     """Test entropy over the epochs where it was recorded; in the table that of the network that was kept."""
     series: list[Series] = []
-    ours: Ours = {}
+    ours: OurCells = {}
     notes: list[str] = []
     lacking: dict[str, list[str]] = {}
     most = NAN
-    for role in given.roles:
+    for role in inputs.roles:
         for what, begin in (("clean", "clean"), ("adversarial", "pgd")):
             try:
-                evidence, name = given.audit(role, begin)
-            except Missing as missing:
+                evidence, name = inputs.audit(role, begin)
+            except MissingResult as missing:
                 lacking.setdefault(str(missing), []).append(f"{role} {what}")
                 ours[role, f"mean entropy, {what}"] = str(missing)
                 continue
             most = float(np.log(evidence.k))
             ours[role, f"mean entropy, {what}"] = mean_entropy(evidence, name)
-            each = [one[name] for one in given.found(role).entropies if name in one]
+            each = [one[name] for one in inputs.found(role).entropies if name in one]
             if each:
                 series.append(Series(f"{role}, {what}", tuple(each), tuple(float(e + 1) for e in range(len(each)))))
             else:
                 notes.append(f"Entropies of the epochs of {role} were not kept: those of the network are in the table.")
-    ours["ten classes", "largest entropy"] = (most, NAN, NAN) if most == most else given.why(given.roles[0])
+    ours["ten classes", "largest entropy"] = (most, NAN, NAN) if most == most else inputs.why(inputs.roles[0])
     panels: tuple[Figure, ...] = ()
     if series:
         axes = Axes("epoch", "entropy in nats", lowest=0.0, rule=(most, "ln k, the most there can be"), digits=3)
         told = f"dashed: ln k = {most:.3f}, the most there can be"
         panels = (Figure("Mean entropy on test images", told, lines(series, axes, "Entropy over the epochs.")),)
-    classes = class_entropies(given)
-    return Drawn(panels + classes, ours=ours, notes=tuple(dict.fromkeys((*not_shown(lacking), *notes))))
+    classes = class_entropies(inputs)
+    return ExhibitDrawing(panels + classes, ours=ours, notes=tuple(dict.fromkeys((*explain_missing(lacking), *notes))))
 
 
-def class_entropies(given: Given) -> tuple[Figure, ...]:
+def class_entropies(inputs: DrawingInput) -> tuple[Figure, ...]:
     made = {}
     names: tuple[str, ...] = ()
     for what, begin in (("clean", "clean"), ("adversarial", "pgd")):
-        audits, _ = available(given, given.roles, begin)
+        audits, _ = find_audits(inputs, inputs.roles, begin)
         for role, (evidence, name) in audits.items():
             made[f"{role}, {what}"] = entropy(evidence, name)
             names = evidence.names
     return (
-        (by_class(given, names, made, "Mean entropy of each class, of the network that was kept", "nats", 3),)
+        (class_line_figure(inputs, names, made, "Mean entropy of each class, of the network that was kept", "nats", 3),)
         if names
         else ()
     )
 
 
-def mean_entropy(evidence: Evidence, name: str) -> Triple:
+def mean_entropy(evidence: Evidence, name: str) -> Estimate:
     found = evidence.conditions[name].entropy.astype(np.float64)
     half = 1.96 * float(found.std(ddof=1)) / np.sqrt(len(found)) if len(found) > 1 else NAN
     return float(found.mean()), float(found.mean() - half), float(found.mean() + half)
 
 
-def fig8(given: Given) -> Drawn:
+def fig8(inputs: DrawingInput) -> ExhibitDrawing:
     parts = []
     for c in OTHERS:
         role = f"single {c}"
-        audits, _ = available(given, [role])
-        name = given.label(audits[role][0].names, given.cls(c)) if audits else str(given.paper.number(c))
-        parts.append(single(given, role, f"Only {name} is attacked"))
-    return together(parts)
+        audits, _ = find_audits(inputs, [role])
+        name = inputs.label(audits[role][0].names, inputs.cls(c)) if audits else str(inputs.paper.number(c))
+        parts.append(draw_single_class(inputs, role, f"Only {name} is attacked"))
+    return join_drawings(parts)
 
 
 DRAWINGS = {
     "tradeoff2022/fig1ab": fig1ab,
     "tradeoff2022/fig1c": fig1c,
-    "tradeoff2022/fig2": lambda given: shapes(given, given.roles),
+    "tradeoff2022/fig2": lambda inputs: draw_shapes(inputs, inputs.roles),
     "tradeoff2022/fig3": fig3,
     "tradeoff2022/fig4": fig4,
     "tradeoff2022/fig5": fig5,
     "tradeoff2022/fig6": fig6,
     "tradeoff2022/table1": table1,
     "tradeoff2022/fig7": fig7,
-    "tradeoff2022/table2": averages,
-    "tradeoff2022/table3": averages,
+    "tradeoff2022/table2": draw_averages,
+    "tradeoff2022/table3": draw_averages,
     "tradeoff2022/table4": table4,
     "tradeoff2022/table5": table5,
     "tradeoff2022/fig8": fig8,
-    "tradeoff2022/fig9": lambda given: shapes(given, given.roles),
+    "tradeoff2022/fig9": lambda inputs: draw_shapes(inputs, inputs.roles),
 }

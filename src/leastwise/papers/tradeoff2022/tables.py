@@ -3,60 +3,62 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from leastwise.papers.claims.base import Same, shared
-from leastwise.papers.drawing.drawn import Drawn
-from leastwise.papers.drawing.given import Given, Ours, Triple, tried
-from leastwise.papers.drawing.values import accuracy_difference, asked, overall, sd_without_noise, worst
-from leastwise.papers.printed import table
+from leastwise.papers.claims.base import SharedImages, share_images
+from leastwise.papers.drawing.exhibit_drawing import ExhibitDrawing
+from leastwise.papers.drawing.inputs import DrawingInput, Estimate, OurCells, value_or_reason
+from leastwise.papers.drawing.values import accuracy_difference, compute_cell, overall, sd_without_noise, worst
+from leastwise.papers.printed import printed_table
 from leastwise.papers.results import STAND_INS
 
 AA = STAND_INS["autoattack"]
 CONDITIONS = {"natural": ("clean",), "PGD-20": ("pgd",), "C&W-20": ("cw2",), "AA": AA}
 
 
-def table1(given: Given) -> Drawn:
-    ours: Ours = {}
+def table1(inputs: DrawingInput) -> ExhibitDrawing:
+    ours: OurCells = {}
     for column, begin in (("natural", ("clean",)), ("AA", AA)):
-        for role in given.roles:
-            ours[role, column] = asked(given, overall, role, *begin)
+        for role in inputs.roles:
+            ours[role, column] = compute_cell(inputs, overall, role, *begin)
         for base in ("ST", "PGD-AT", "TRADES"):
-            ours[base, f"{column}, gain by LS"] = tried(partial(gain, given, base, begin))
-    return Drawn(ours=ours)
+            ours[base, f"{column}, gain by LS"] = value_or_reason(partial(gain_by_smoothing, inputs, base, begin))
+    return ExhibitDrawing(ours=ours)
 
 
-def gain(given: Given, base: str, begin: tuple[str, ...]) -> Triple:
-    return accuracy_difference(shared(given.audit(base, *begin), given.audit(f"{base}+LS", *begin)))
+def gain_by_smoothing(inputs: DrawingInput, base: str, begin: tuple[str, ...]) -> Estimate:
+    return accuracy_difference(share_images(inputs.audit(base, *begin), inputs.audit(f"{base}+LS", *begin)))
 
 
-def attacked_table(
-    given: Given, statistic: Callable[[Same], Triple], more: Mapping[str, Callable[[Same], Triple]]
-) -> Drawn:
-    ours: Ours = {}
-    for role in given.roles:
+def compute_attacked_table(
+    inputs: DrawingInput,
+    statistic: Callable[[SharedImages], Estimate],
+    more: Mapping[str, Callable[[SharedImages], Estimate]],
+) -> ExhibitDrawing:
+    ours: OurCells = {}
+    for role in inputs.roles:
         for column, begin in CONDITIONS.items():
-            ours[role, column] = asked(given, statistic, role, *begin)
+            ours[role, column] = compute_cell(inputs, statistic, role, *begin)
         for name, of in more.items():
             for column, begin in CONDITIONS.items():
-                ours[role, f"{column}, {name}"] = asked(given, of, role, *begin)
-    return Drawn(ours=ours)
+                ours[role, f"{column}, {name}"] = compute_cell(inputs, of, role, *begin)
+    return ExhibitDrawing(ours=ours)
 
 
-def table4(given: Given) -> Drawn:
+def table4(inputs: DrawingInput) -> ExhibitDrawing:
     """The lowest class of each condition, and the deviation over all classes without noise."""
-    return attacked_table(given, worst, {"class SD without noise": sd_without_noise})
+    return compute_attacked_table(inputs, worst, {"class SD without noise": sd_without_noise})
 
 
 BY_OTHERS = "from others' reports: not trained here"
 
 
-def table5(given: Given) -> Drawn:
-    ours: Ours = {}
-    for row in table("tradeoff2022/table5"):
+def table5(inputs: DrawingInput) -> ExhibitDrawing:
+    ours: OurCells = {}
+    for row in printed_table("tradeoff2022/table5"):
         for column, begin in (("natural", ("clean",)), ("AA", AA)):
-            known = row in given.roles
-            ours[row, column] = asked(given, overall, row, *begin) if known else BY_OTHERS
-    return Drawn(ours=ours)
+            known = row in inputs.roles
+            ours[row, column] = compute_cell(inputs, overall, row, *begin) if known else BY_OTHERS
+    return ExhibitDrawing(ours=ours)
 
 
-def averages(given: Given) -> Drawn:
-    return attacked_table(given, overall, {})
+def draw_averages(inputs: DrawingInput) -> ExhibitDrawing:
+    return compute_attacked_table(inputs, overall, {})

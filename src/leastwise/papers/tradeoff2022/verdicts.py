@@ -4,8 +4,9 @@ import numpy as np
 
 from leastwise.audit.evidence import Evidence
 from leastwise.insight.features import cosines
+from leastwise.papers.claim_tests import judge_widening
 from leastwise.papers.claims.agreement import similarity_predicts_error
-from leastwise.papers.claims.base import Finding
+from leastwise.papers.claims.base import ClaimFinding
 from leastwise.papers.claims.features import (
     allows_a_larger_weight,
     entropy_is_higher,
@@ -15,29 +16,28 @@ from leastwise.papers.claims.features import (
     worst_class_rises,
 )
 from leastwise.papers.claims.spread import few_classes_carry_the_drop
-from leastwise.papers.results import Rule, View, words
-from leastwise.papers.rules import widens
+from leastwise.papers.results import ExhibitResults, VerdictRule, one_word_cases
 from leastwise.papers.tradeoff2022.exhibits import BIRD, CAT
 
 
-def shares(view: View) -> tuple[Finding, ...]:
+def judge_shares(view: ExhibitResults) -> tuple[ClaimFinding, ...]:
     (before, name), (after, _) = view.audit("ST"), view.audit("PGD-AT")
     return few_classes_carry_the_drop(before, after, name, (view.cls(BIRD), view.cls(CAT)))
 
 
-def more_similar(view: View, name: str) -> tuple[Finding, ...]:
+def judge_similarity(view: ExhibitResults, name: str) -> tuple[ClaimFinding, ...]:
     (similar, varied), (similar_after, varied_after) = view.shape("ST"), view.shape(name)
     return similarity_rises_and_variance_falls((similar, similar_after), (varied, varied_after))
 
 
-def alone_more_similar(view: View) -> tuple[Finding, ...]:
+def judge_single_classes(view: ExhibitResults) -> tuple[ClaimFinding, ...]:
     """Each class in the network where it alone was attacked; the paper says nothing of variances there."""
     similar, _ = view.shape("ST")
     alone = np.array([view.shape(f"single {c}")[0][c] for c in range(len(similar))])
     return similarity_rises((similar, alone))
 
 
-def told_apart(view: View, method: str, attack: str) -> tuple[Finding, ...]:
+def judge_telling_apart(view: ExhibitResults, method: str, attack: str) -> tuple[ClaimFinding, ...]:
     similar = cosines(view.moments("ST").means)[view.cls(CAT)]
     error = np.full(len(similar), np.nan)
     for c in range(len(similar)):
@@ -47,22 +47,22 @@ def told_apart(view: View, method: str, attack: str) -> tuple[Finding, ...]:
     return similarity_predicts_error(similar, error)
 
 
-def smoothed(view: View, base: str, other: str) -> tuple[Finding, ...]:
+def judge_smoothing(view: ExhibitResults, base: str, other: str) -> tuple[ClaimFinding, ...]:
     (similar, varied), (similar_after, varied_after) = view.shape(base), view.shape(other)
     return smoothing_lowers((similar, similar_after), (varied, varied_after))
 
 
-def lifted(view: View, base: str, other: str, attack: str) -> tuple[Finding, ...]:
+def judge_lift(view: ExhibitResults, base: str, other: str, attack: str) -> tuple[ClaimFinding, ...]:
     before, name = view.audit(base, attack)
     return worst_class_rises(before, view.audit(other, attack)[0], name)
 
 
-def entropies(view: View, attack: str) -> tuple[Finding, ...]:
+def judge_entropy(view: ExhibitResults, attack: str) -> tuple[ClaimFinding, ...]:
     base, name = view.audit("PGD-AT", attack)
     return entropy_is_higher(base, view.audit("TRADES", attack)[0], name)
 
 
-def weights(view: View, attack: str) -> tuple[Finding, ...]:
+def judge_weights(view: ExhibitResults, attack: str) -> tuple[ClaimFinding, ...]:
     models: dict[str, dict[float, Evidence]] = {"TRADES": {}, "ME-TRADES": {}}
     for role in view.roles:
         evidence, name = view.audit(role, attack)
@@ -79,23 +79,28 @@ LIFTED = (
     *(("TRADES λ=6", "ME-TRADES β=1 λ=27", attack) for attack in ATTACKS),
 )
 RULES = (
-    Rule(
+    VerdictRule(
         "C2",
         "tradeoff2022/fig1ab",
-        widens,
+        judge_widening,
         tuple(("tradeoff2022/fig1ab", "ST", "PGD-AT", attack) for attack in ("pgd", "clean")),
     ),
-    Rule("C22", "tradeoff2022/fig1c", shares),
-    Rule("C18", "tradeoff2022/fig2", more_similar, words(*TWO)),
-    Rule("C18", "tradeoff2022/fig4", alone_more_similar),
-    Rule("C19", "tradeoff2022/fig5", told_apart, tuple((name, attack) for name in TWO for attack in ("clean", "pgd"))),
-    Rule(
+    VerdictRule("C22", "tradeoff2022/fig1c", judge_shares),
+    VerdictRule("C18", "tradeoff2022/fig2", judge_similarity, one_word_cases(*TWO)),
+    VerdictRule("C18", "tradeoff2022/fig4", judge_single_classes),
+    VerdictRule(
+        "C19",
+        "tradeoff2022/fig5",
+        judge_telling_apart,
+        tuple((name, attack) for name in TWO for attack in ("clean", "pgd")),
+    ),
+    VerdictRule(
         "C20",
         "tradeoff2022/fig6",
-        smoothed,
+        judge_smoothing,
         (("PGD-AT", "PGD-AT+LS"), ("PGD-AT", "ME-AT"), ("TRADES", "TRADES+LS"), ("TRADES", "ME-TRADES")),
     ),
-    Rule("C21", "tradeoff2022/fig7", entropies, words("clean", "pgd")),
-    Rule("C20", "tradeoff2022/table4", lifted, LIFTED),
-    Rule("C21", "tradeoff2022/table2", weights, words(*ATTACKS)),
+    VerdictRule("C21", "tradeoff2022/fig7", judge_entropy, one_word_cases("clean", "pgd")),
+    VerdictRule("C20", "tradeoff2022/table4", judge_lift, LIFTED),
+    VerdictRule("C21", "tradeoff2022/table2", judge_weights, one_word_cases(*ATTACKS)),
 )

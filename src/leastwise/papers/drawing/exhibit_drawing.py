@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float
 
-from leastwise.papers.drawing.given import Ours
+from leastwise.papers.drawing.inputs import OurCells
 from leastwise.report.figures import Figure
 
 
 @dataclass(frozen=True)
-class Image:
+class CaptionedImage:
     """A picture with the words below it."""
 
     title: str
@@ -22,16 +22,16 @@ class Image:
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
+class ExhibitDrawing:
     panels: tuple[Figure, ...] = ()  # side by side
     wide: tuple[Figure, ...] = ()  # alone
-    ours: Ours = field(default_factory=dict)
-    images: tuple[Image, ...] = ()
+    ours: OurCells = field(default_factory=dict)
+    images: tuple[CaptionedImage, ...] = ()
     notes: tuple[str, ...] = ()
     pairs: bool = False  # panels belong together two by two
 
-    def __add__(self, other: "Drawn") -> "Drawn":
-        return Drawn(
+    def __add__(self, other: "ExhibitDrawing") -> "ExhibitDrawing":
+        return ExhibitDrawing(
             self.panels + other.panels,
             self.wide + other.wide,
             {**self.ours, **other.ours},
@@ -41,14 +41,14 @@ class Drawn:
         )
 
 
-def together(parts: Iterable[Drawn]) -> Drawn:
-    made = Drawn()
+def join_drawings(parts: Iterable[ExhibitDrawing]) -> ExhibitDrawing:
+    made = ExhibitDrawing()
     for part in parts:
         made = made + part
     return made
 
 
-def png(pixels: Float[np.ndarray, "c h w"]) -> str:
+def encode_png(pixels: Float[np.ndarray, "c h w"]) -> str:
     """An image as a data URI; one channel is grey."""
     from PIL import Image as Pictures
 
@@ -58,7 +58,7 @@ def png(pixels: Float[np.ndarray, "c h w"]) -> str:
     return f"data:image/png;base64,{base64.b64encode(out.getvalue()).decode()}"
 
 
-def numbers(figure: Figure) -> list[dict[str, object]]:
+def list_marks(figure: Figure) -> list[dict[str, object]]:
     """The numbers behind a figure: exactly those that are drawn."""
     values: list[Mapping[str, object]] = figure.spec["datasets"][figure.spec["data"]["name"]]
     hidden = {"text", "marked", "about", "kind"}

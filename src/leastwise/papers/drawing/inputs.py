@@ -1,4 +1,4 @@
-"""What an exhibit was given to draw: audits by role, or the reason why there are none."""
+"""What an exhibit is given to be drawn from: audits by role, or the reason why there are none."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -7,53 +7,55 @@ from leastwise.audit.evidence import Evidence
 from leastwise.insight.features import Moments
 from leastwise.papers.exhibit import Paper
 from leastwise.papers.recipes import Absent, Measured, Recipe, networks
-from leastwise.papers.results import Audited, Found, Missing, View
+from leastwise.papers.results import AuditedCondition, ExhibitResults, MissingResult, RecipeResult
 from leastwise.papers.scales import scale
 
-Triple = tuple[float, float, float]  # value, low, high
-Value = Triple | str  # or why there is none
-Ours = dict[tuple[str, str], Value]  # by row and column of a table
+Estimate = tuple[float, float, float]  # value, low, high
+CellValue = Estimate | str  # or why there is none
+OurCells = dict[tuple[str, str], CellValue]  # by row and column of a table
 
 NOT_RUN = "not run"
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class DrawingInput:
     paper: Paper
-    view: View
+    view: ExhibitResults
     failed: Mapping[Recipe, str]
 
     @property
     def roles(self) -> tuple[str, ...]:
         return self.view.roles
 
-    def of(self, exhibit: str) -> "Given":
+    def of(self, exhibit: str) -> "DrawingInput":
         return replace(self, view=self.view.of(exhibit))
 
-    def audit(self, role: str, *begin: str, end: str = "") -> Audited:
+    def audit(self, role: str, *begin: str, end: str = "") -> AuditedCondition:
         """The condition whose name begins (and ends) so; scales change the rest of it."""
         wanted = begin or ("clean",)
         for evidence, name in self.view.audits(role):
             if name.startswith(wanted) and name.endswith(end):
                 return evidence, name
-        raise Missing(self.why(role, wanted))
+        raise MissingResult(self.why(role, wanted))
 
-    def found(self, role: str) -> Found:
+    def found(self, role: str) -> RecipeResult:
         """What its only recipe gave."""
         for _, one in self.view.parts(role):
             return one
-        raise Missing(self.why(role))
+        raise MissingResult(self.why(role))
 
     def moments(self, role: str) -> Moments:
         for _, one in self.view.parts(role):
             if one.moments is not None:
                 return one.moments
-        raise Missing(self.why(role, nothing="its features were not kept"))
+        raise MissingResult(self.why(role, nothing="its features were not kept"))
 
     def why(self, role: str, begin: tuple[str, ...] = (), nothing: str = "not measured at this scale") -> str:
         """Why a role, or a condition of it, has no result."""
         parts = scale(self.view.scale)(self.view.exhibit.needs[role])
-        asked = [one for one in parts if not (isinstance(one, Measured) and begin) or begins(one.conditions, begin)]
+        asked = [
+            one for one in parts if not (isinstance(one, Measured) and begin) or any_begins_with(one.conditions, begin)
+        ]
         for part in asked or parts:
             if isinstance(part, Absent):
                 return part.reason
@@ -64,7 +66,7 @@ class Given:
                 return NOT_RUN
         return nothing
 
-    def shown(self, audited: Audited) -> Audited:
+    def shown(self, audited: AuditedCondition) -> AuditedCondition:
         """The same audit with the paper's numbers before the names of the classes."""
         evidence, name = audited
         return replace(evidence, names=self.labels(evidence.names)), name
@@ -81,36 +83,36 @@ class Given:
         return self.view.cls(c)
 
 
-def begins(conditions: Iterable[str], begin: tuple[str, ...]) -> bool:
+def any_begins_with(conditions: Iterable[str], begin: tuple[str, ...]) -> bool:
     return any(name.startswith(begin) for name in conditions)
 
 
-def tried(make: Callable[[], Triple]) -> Value:
+def value_or_reason(make: Callable[[], Estimate]) -> CellValue:
     """A value, or the reason why there is none."""
     try:
         return make()
-    except Missing as missing:
+    except MissingResult as missing:
         return str(missing)
 
 
-def available(
-    given: Given, roles: Iterable[str], *begin: str, end: str = ""
-) -> tuple[dict[str, Audited], tuple[str, ...]]:
+def find_audits(
+    inputs: DrawingInput, roles: Iterable[str], *begin: str, end: str = ""
+) -> tuple[dict[str, AuditedCondition], tuple[str, ...]]:
     """The audits that are there, and sentences on those that are not; roles with one reason share a sentence."""
-    found: dict[str, Audited] = {}
+    found: dict[str, AuditedCondition] = {}
     missing: dict[str, list[str]] = {}
     for role in roles:
         try:
-            found[role] = given.audit(role, *begin, end=end)
-        except Missing as reason:
+            found[role] = inputs.audit(role, *begin, end=end)
+        except MissingResult as reason:
             missing.setdefault(str(reason), []).append(role)
-    return found, not_shown(missing)
+    return found, explain_missing(missing)
 
 
-def not_shown(missing: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
+def explain_missing(missing: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
     return tuple(f"Not shown: {', '.join(roles)} ({reason})." for reason, roles in missing.items())
 
 
-def names_of(audits: Mapping[str, Audited]) -> tuple[str, ...]:
+def class_names(audits: Mapping[str, AuditedCondition]) -> tuple[str, ...]:
     first: Evidence = next(iter(audits.values()))[0]
     return first.names
