@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from leastwise.papers.claims.base import ClaimFinding
 from leastwise.papers.claims.table import CLAIMS
 from leastwise.papers.drawing.inputs import DrawingInput
-from leastwise.papers.drawing.tables import UNDEFINED, escape_latex, format_number
+from leastwise.papers.drawing.tables import UNDEFINED, escape_symbols, format_number
 from leastwise.papers.exhibit import Exhibit
 from leastwise.papers.results import ClaimVerdict, MissingResult
 from leastwise.report.charts.heatmap import format_cell
@@ -170,7 +170,7 @@ def claims_csv(found: Sequence[ClaimRow]) -> str:
 def claims_latex(found: Sequence[ClaimRow]) -> str:
     body = "".join(
         " & ".join(
-            escape_latex(cell)
+            escape_symbols(cell)
             for cell in (
                 row.claim,
                 f"{row.exhibit} {row.on}".strip(),

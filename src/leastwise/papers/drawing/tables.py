@@ -163,10 +163,10 @@ def table_latex(made: ComparisonTable) -> str:
     lines = []
     for row in made.rows:
         cells = [cell_latex(made.entries.get((row, column))) for column in made.columns]
-        lines.append(f"{escape_latex(row)} & {' & '.join(cells)} \\\\\n")
+        lines.append(f"{escape_symbols(row)} & {' & '.join(cells)} \\\\\n")
     units = [made.unit(column) for column in made.columns]
     named = [f"{column} ({unit})" if unit else column for column, unit in zip(made.columns, units, strict=True)]
-    head = " & ".join(["", *map(escape_latex, named)])
+    head = " & ".join(["", *map(escape_symbols, named)])
     return (
         f"% needs \\usepackage{{booktabs}}; {made.id}, scale {made.scale}: ours [95 % interval] (printed)\n"
         f"\\begin{{tabular}}{{l{'r' * len(made.columns)}}}\n\\toprule\n"
@@ -174,7 +174,7 @@ def table_latex(made: ComparisonTable) -> str:
     )
 
 
-def escape_latex(text: str) -> str:
+def escape_symbols(text: str) -> str:
     """Letters that LaTeX has only as mathematics."""
     return "".join(SIGNS.get(letter, letter) for letter in escape_latex(text))
 
@@ -182,11 +182,11 @@ def escape_latex(text: str) -> str:
 def cell_latex(entry: TableCell | None) -> str:
     if entry is None:
         return ""
-    printed = f" ({escape_latex(entry.as_printed)})" if entry.printed else ""
+    printed = f" ({escape_symbols(entry.as_printed)})" if entry.printed else ""
     if isinstance(entry.ours, str):
         return f"--{printed}"
     interval = f" {entry.interval}" if entry.interval else ""
-    return f"{escape_latex(entry.number(entry.ours[0]) + interval)}{printed}"
+    return f"{escape_symbols(entry.number(entry.ours[0]) + interval)}{printed}"
 
 
 def table_rows(made: ComparisonTable) -> list[dict[str, Any]]:
