@@ -131,7 +131,7 @@ def test_p12_hypersphere_logits_are_cosines_and_without_margin_it_is_scaled_cros
             for c, t in zip(cosine, y.tolist(), strict=True)
         ]
     )
-    assert torch.allclose(margin_ce(cosine, y, 15.0, 0.2), by_hand)
+    assert torch.allclose(margin_ce(cosine, y, scale=15.0, margin=0.2), by_hand)
 
 
 def test_hypersphere_attacks_what_the_loss_sees_and_needs_cosines() -> None:

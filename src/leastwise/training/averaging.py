@@ -84,6 +84,7 @@ AVERAGINGS: dict[str, Averaging] = {"ema": EMA(), "swa": SWA(), "fawa": FAWA()}
 
 
 def find_averaging(name: str) -> Averaging:
+    """The averaging of this name with its default settings."""
     if name not in AVERAGINGS:
         raise ValueError(f"there is no averaging {name!r}: choose {', '.join(AVERAGINGS)}")
     return AVERAGINGS[name]

@@ -45,7 +45,7 @@ class Terms(NamedTuple):
         return z
 
     def weigh(self, label: PerExample, divergence: PerExample) -> "Terms":
-        """Each part times a weight per example."""
+        """The same loss with each part times a weight per example."""
         other = None if self.divergence is None else divergence * self.divergence
         return self._replace(label=label * self.label, divergence=other)
 
@@ -77,6 +77,7 @@ class Seen:
 
     @classmethod
     def empty(cls, k: int) -> "Seen":
+        """Nothing seen yet of k classes."""
         none, square, row = Tally.empty(k), (k, k), torch.zeros(k, dtype=torch.float64)
         return cls(
             none, none, torch.zeros(square, dtype=torch.int64), torch.zeros(square, dtype=torch.float64), row, row
@@ -85,6 +86,7 @@ class Seen:
     @classmethod
     @torch.no_grad()
     def of(cls, terms: Terms, y: Labels, k: int) -> "Seen":
+        """The counts and sums of one batch."""
         z, y, per_example = (part.detach().cpu() for part in (terms.attacked, y, terms.per_example))
         p = z.double().softmax(dim=1)
         row = torch.zeros(k, dtype=torch.float64)
@@ -124,11 +126,13 @@ class Seen:
 
     @classmethod
     def from_tensors(cls, held: Mapping[str, Tensor]) -> "Seen":
+        """What `tensors` was made from."""
         clean, robust = (Tally(held[f"{name}.n"], held[f"{name}.correct"]) for name in ("clean", "robust"))
         return cls(clean, robust, held["confusion"], held["probability"], held["entropy"], held["loss"])
 
 
 def count_hits(z: Logits | None, y: Labels, k: int) -> Tally:
+    """How many of each class are right; nothing is counted without logits."""
     return Tally.empty(k) if z is None else Tally.count(y, z.detach().cpu().argmax(dim=1) == y, k)
 
 

@@ -26,11 +26,13 @@ class BatchPlan(NamedTuple):
         return len(self.rows) + len(self.extra)
 
     def part(self, ranks: Ranks) -> "BatchPlan":
+        """What this process trains on."""
         rows, extra = ranks.own_part(self.rows), ranks.own_part(self.extra)
         labelled, others = np.split(self.noise_ids, [len(self.rows)])
         return BatchPlan(rows, extra, np.concatenate([ranks.own_part(labelled), ranks.own_part(others)]))
 
     def images(self, data: Dataset, extra: Dataset | None) -> Batch:
+        """The images themselves, with labels and ids."""
         known = data.batch(self.rows)
         if extra is None or len(self.extra) == 0:
             return known
@@ -55,7 +57,7 @@ def plan_batches(
         order = shuffled(torch.from_numpy(data.ids), seed, "shuffle", epoch).numpy()
         noise_ids = data.ids[order]
     else:
-        order = draw_rows(data, shares, seed, epoch)
+        order = draw_rows(data, shares, seed=seed, epoch=epoch)
         noise_ids = np.arange(len(order))  # an image may come twice, and then differs in its noise
     labelled = batch_size if extra is None else max(1, round(batch_size * (1 - extra_share)))
     # Even batches: a short last one would weigh its examples more, and BatchNorm cannot see just one.
@@ -73,7 +75,7 @@ def plan_batches(
     return found
 
 
-def draw_rows(data: Dataset, shares: PerClass, seed: int, epoch: int) -> "np.ndarray":
+def draw_rows(data: Dataset, shares: PerClass, *, seed: int, epoch: int) -> "np.ndarray":
     """Draws with replacement: a class by its share, then any of its images."""
     present = data.counts > 0
     weight = np.where(present, shares.cpu().double().numpy(), 0)

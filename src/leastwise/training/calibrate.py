@@ -42,6 +42,7 @@ def score_tally(tally: Tally, rule: CalibrationRule) -> float:
 
 
 def count_hits(z: Logits, y: Labels, offsets: PerClass) -> Tally:
+    """How many of each class are right with the offsets added to the logits."""
     return Tally.count(y, (z + offsets).argmax(dim=1) == y, z.shape[1])
 
 
@@ -67,6 +68,7 @@ def best_offsets(z: Logits, y: Labels, rule: CalibrationRule) -> PerClass:
 
 
 def move_offset(offsets: PerClass, c: int, by: float) -> PerClass:
+    """The offsets with that of class c changed."""
     new = offsets.clone()
     new[c] += by
     return new
@@ -102,7 +104,7 @@ def choose_offsets(
 def attacked_logits(
     model: Classifier, data: Dataset, attack: PGD, *, seed: int = 0, device: str = "cpu"
 ) -> tuple[Logits, Labels]:
-    """In float64 on the CPU, in the order of the data."""
+    """The logits of attacked images and their labels, in float64 on the CPU, in the order of the data."""
     found: list[Logits] = []
     labels: list[Labels] = []
     with inference(model.to(device)):

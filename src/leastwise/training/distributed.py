@@ -20,9 +20,11 @@ class Ranks:
 
     @property
     def first(self) -> bool:
+        """Whether this is the process that writes files and talks."""
         return self.rank == 0
 
     def own_part(self, positions: "np.ndarray") -> "np.ndarray":
+        """The share of this process: every size-th position."""
         return positions[self.rank :: self.size]
 
     def sum_(self, tensors: Sequence[Tensor]) -> None:
@@ -52,6 +54,7 @@ class Ranks:
                 buffer.div_(self.size)
 
     def wait(self) -> None:
+        """Go on when all processes have come here."""
         if self.size > 1:
             distributed.barrier()
 

@@ -1,9 +1,9 @@
-"""fit(): the only training loop. It yields after every epoch; the caller decides what to keep."""
+"""The only training loop, fit(): it yields a snapshot after every epoch, and the caller decides what to keep."""
 
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -32,6 +32,7 @@ from leastwise.training.batches import BatchPlan, plan_batches
 from leastwise.training.distributed import ALONE, Ranks
 from leastwise.training.recipe import Training
 from leastwise.training.validate import measure_classes
+from leastwise.training.weights import clone_weights, measure_statistics, move_average, temporary_weights
 
 # The fastest for attacks on all networks with BatchNorm that were tried (`make bench-prepare`). No trial by the clock
 # decides here: one recipe gives the same bits every time.
@@ -167,7 +168,7 @@ class Loop:
             new, loss = self.step(batches[place], policies, rate=rate, epoch=number, number=done, progress=done / total)
             seen = seen + new
             if training.averaging is not None and training.averaging.every == "step":
-                self.move_average((done + 1) / total, begin.tails)
+                self.follow_average((done + 1) / total, begin.tails)
             self.watch(StepProgress(number + 1, (done + 1) / total, loss))
             if self.ranks.size == 1 and place + 1 < len(batches) and self.pause():
                 yield replace(
@@ -186,11 +187,11 @@ class Loop:
         tails = begin.tails if seen.valid is None else (*begin.tails, worst_tenth(seen))
         if training.averaging is not None:
             if training.averaging.every == "epoch":
-                self.move_average(number / training.epochs, tails)
+                self.follow_average(number / training.epochs, tails)
             if self.average is not None:
                 with temporary_weights(self.model, self.average):
                     if training.averaging.fresh_statistics:
-                        self.measure_statistics()
+                        measure_statistics(self.model, self.data, self.device)
                         self.average = clone_weights(self.model.state_dict())
                     if seen.valid is not None:
                         seen = replace(seen, averaged=self.validate())
@@ -282,35 +283,13 @@ class Loop:
             ranks=self.ranks,
         )
 
-    def move_average(self, progress: float, tails: tuple[float, ...]) -> None:
+    def follow_average(self, progress: float, tails: tuple[float, ...]) -> None:
         """Let the average of the weights follow them, as far as the averaging says."""
         assert self.training.averaging is not None
         share = self.training.averaging.share(self.averaged, progress, tails)
-        if share is None:
-            return
-        present = self.model.state_dict()
-        if self.average is None:
-            self.average = clone_weights(present)
-        else:
-            for name, value in self.average.items():
-                if value.is_floating_point():
-                    value.lerp_(present[name], share)
-                else:
-                    value.copy_(present[name])
-        self.averaged += 1
-
-    @torch.no_grad()
-    def measure_statistics(self) -> None:
-        """BatchNorm's running statistics with the present weights, over the training images as they are."""
-        norms = [m for m in self.model.modules() if keeps_running_mean(m)]
-        momenta = [norm.momentum for norm in norms]
-        self.model.train()
-        for count, positions in enumerate(np.array_split(np.arange(len(self.data)), -(-len(self.data) // 250)), 1):
-            for norm in norms:
-                norm.momentum = 1 / count  # type: ignore[assignment]
-            self.model(self.data.batch(positions).x.to(self.device, self.dtype))
-        for norm, momentum in zip(norms, momenta, strict=True):
-            norm.momentum = momentum
+        if share is not None:
+            self.average = move_average(self.average, self.model.state_dict(), share)
+            self.averaged += 1
 
     def autocast(self) -> AbstractContextManager[None]:
         """Computation in the recipe's precision."""
@@ -318,31 +297,8 @@ class Loop:
         return torch.autocast(torch.device(self.device).type, dtype=torch.bfloat16, enabled=half)
 
     def optimiser_state(self) -> dict[str, Any]:
+        """A copy that later steps do not change."""
         return copy.deepcopy(self.optimiser.state_dict())
-
-
-@contextmanager
-def temporary_weights(model: nn.Module, weights: Mapping[str, Tensor] | None) -> Iterator[None]:
-    """Other weights inside, the model's own on leaving; None changes nothing."""
-    if weights is None:
-        yield
-        return
-    own = {name: value.clone() for name, value in model.state_dict().items()}
-    model.load_state_dict(weights)
-    try:
-        yield
-    finally:
-        model.load_state_dict(own)
-
-
-def keeps_running_mean(module: nn.Module) -> bool:
-    """Whether a layer follows the mean of its inputs by a momentum, as BatchNorm does and layers written after it."""
-    return "momentum" in vars(module) and any(name == "running_mean" for name, _ in module.named_buffers(recurse=False))
-
-
-def clone_weights(weights: Mapping[str, Tensor] | None) -> dict[str, Tensor] | None:
-    """A copy that does not follow the original."""
-    return None if weights is None else {name: value.clone() for name, value in weights.items()}
 
 
 def first_rows(terms: Terms, n: int) -> Terms:

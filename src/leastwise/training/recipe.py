@@ -34,6 +34,8 @@ class Optimiser(Contract):
 
 @dataclass(frozen=True)
 class SGD(Optimiser):
+    """Stochastic gradient descent; without momentum there is no Nesterov step."""
+
     recipe_name: ClassVar[str] = "SGD"
 
     momentum: float = 0.9
@@ -48,7 +50,7 @@ class SGD(Optimiser):
 
 @dataclass(frozen=True)
 class Adam(Optimiser):
-    """With decoupled weight decay."""
+    """Adam with decoupled weight decay (AdamW)."""
 
     recipe_name: ClassVar[str] = "Adam"
 
@@ -64,6 +66,7 @@ OPTIMISERS: dict[str, Optimiser] = {"sgd": SGD(nesterov=False), "nesterov": SGD(
 
 
 def find_optimiser(name: str) -> Optimiser:
+    """The optimiser of this name with its default settings."""
     if name not in OPTIMISERS:
         raise ValueError(f"there is no optimiser {name!r}: choose {', '.join(OPTIMISERS)}")
     return OPTIMISERS[name]
@@ -100,13 +103,14 @@ class Validation:
             raise ValueError(f"validation needs 0 images per class or more, every 1 epoch or more, but saw {self}")
 
     def images(self, data: Dataset) -> int:
-        """How many of each class."""
+        """How many images of each class are split off."""
         if self.per_class is not None:
             return self.per_class
         smallest = min(int(n) for n in data.counts if n)
         return min(MOST_IMAGES, smallest // 10)
 
     def attack_for(self, objective: Objective) -> PGD | None:
+        """The attack on the validation images of a training with this objective; None if it has none."""
         if self.attack is not None or objective.attack is None:
             return self.attack
         ball = objective.attack.ball
@@ -121,6 +125,7 @@ def score_epoch(rule: SelectionRule, seen: Epoch) -> float | None:
 
 
 def score_counts(rule: SelectionRule, seen: Seen) -> float:
+    """Accuracy under attack by a rule: of all images, of the worst class, or their sum."""
     tally = seen.attacked
     worst = min(a for a in tally.accuracy.tolist() if a == a)
     return {"average": tally.overall, "worst": worst, "sum": tally.overall + worst}[rule]

@@ -4,11 +4,12 @@ To add a method or policy, write its file in `methods/` or `policies/` with its 
 """
 
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from leastwise.core.parsing import number
+from leastwise.core.recipe import name_of_type
 from leastwise.core.text import did_you_mean
 from leastwise.training.averaging import AVERAGINGS
 from leastwise.training.base import Policy
@@ -54,6 +55,7 @@ MAIN = "method"  # the part that settings without a name in front belong to
 
 
 def find_method(name: str) -> Method:
+    """The method of this name; the name of another part of a training is answered with where it belongs."""
     if name in POLICIES:
         raise ValueError(f"{name} treats classes differently within a method: write `train trades --fair {name}`")
     if name in AVERAGINGS:
@@ -64,6 +66,7 @@ def find_method(name: str) -> Method:
 
 
 def find_policy(name: str) -> Policy:
+    """The policy of this name with its default settings."""
     if name not in POLICIES:
         raise ValueError(f"there is no class-wise policy {name!r}: {did_you_mean(name, POLICIES)}")
     return POLICIES[name].policy
@@ -76,6 +79,7 @@ def settings_text(value: Any) -> str:
 
 
 def value_text(value: Any) -> str:
+    """A value as `--set` takes it."""
     if isinstance(value, tuple):
         return ",".join(map(value_text, value))
     return f"{value:.4g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
@@ -90,32 +94,32 @@ def apply_settings(parts: Mapping[str, Any], assignments: tuple[str, ...]) -> di
             raise ValueError(f"a setting is written NAME=VALUE, such as beta=4, but saw {text!r}")
         first, dot, rest = name.partition(".")
         if dot and first in result:
-            result[first] = set_field(result[first], rest, value, name)
+            result[first] = set_field(result[first], rest, value, name=name)
         else:
-            result[MAIN] = set_field(result[MAIN], name, value, name, other_settings(result))
+            result[MAIN] = set_field(result[MAIN], name, value, name=name, elsewhere=other_settings(result))
     return result
 
 
 def other_settings(parts: Mapping[str, Any]) -> list[str]:
+    """The settings of all parts but the method, with the name of the part in front."""
     return [f"{name}.{f.name}" for name, part in parts.items() if name != MAIN for f in own_fields(part)]
 
 
 def own_fields(value: Any) -> list[Any]:
+    """The fields of a dataclass; nothing else has settings."""
     return list(fields(value)) if is_dataclass(value) else []
 
 
-def set_field(value: Any, path: str, text: str, name: str, elsewhere: list[str] | None = None) -> Any:
+def set_field(value: Any, path: str, text: str, *, name: str, elsewhere: Sequence[str] = ()) -> Any:
     """The value with one field, possibly of a part of it, replaced."""
     first, _, rest = path.partition(".")
     known = [f.name for f in own_fields(value)]
     if first not in known:
-        what = f"{type(value).__name__} has no setting {first!r}"
-        raise ValueError(
-            f"{what}: {did_you_mean(name, [*known, *(elsewhere or [])]) if known else 'it has none at all'}"
-        )
+        what = f"{name_of_type(type(value))} has no setting {first!r}"
+        raise ValueError(f"{what}: {did_you_mean(name, [*known, *elsewhere]) if known else 'it has none at all'}")
     old = getattr(value, first)
     if rest:
-        return replace(value, **{first: set_field(old, rest, text, name)})
+        return replace(value, **{first: set_field(old, rest, text, name=name)})
     if is_dataclass(old):
         raise ValueError(f"{name} has settings of its own: write {name}.{own_fields(old)[0].name}=… or the like")
     return replace(value, **{first: parse_value(get_type_hints(type(value))[first], text, name)})

@@ -28,8 +28,9 @@ from leastwise.models.fast.prepare import Form
 from leastwise.models.load.checkpoint import load_checkpoint, read_torch, save_checkpoint, write_torch
 from leastwise.training.base import Epoch, Seen
 from leastwise.training.distributed import ALONE, Ranks
-from leastwise.training.loop import FOLDED, Snapshot, StepProgress, fit, temporary_weights
+from leastwise.training.loop import FOLDED, Snapshot, StepProgress, fit
 from leastwise.training.recipe import Training, score_epoch
+from leastwise.training.weights import temporary_weights
 
 MODEL, BEST, LAST, RESUME, EPOCHS = "model.pt", "best.pt", "last.pt", "resume.pt", "epochs.jsonl"
 WEIGHTS = "model.safetensors"  # in the place of the model and the last epoch, where results are to be small
@@ -61,6 +62,7 @@ class Course:
     result: str = MODEL
 
     def run(self, watch: TrainingCallback) -> None:
+        """Train to the end, from where an earlier run in the folder stopped; steps and epochs are told to `watch`."""
         form = self.apply_manifest()
         after, best = self.restore()
         lines = self.read_lines(after)
@@ -172,6 +174,7 @@ class Course:
         self.ranks.wait()
 
     def write(self, name: str, content: bytes) -> None:
+        """Write a file of the folder; of several processes, only the first does."""
         if self.ranks.first:
             write_atomic(self.folder / name, content)
 
@@ -209,6 +212,7 @@ def snapshot_content(now: Snapshot) -> dict[str, Any]:
 
 
 def snapshot_from_content(content: Mapping[str, Any]) -> Snapshot:
+    """The snapshot that `snapshot_content` was made from, without what its last epoch saw."""
     held = {name: content[name] for name in ("finished", "batch", "optimiser", "averaged", "average")}
     return Snapshot(
         seen=None,
@@ -237,6 +241,8 @@ def epoch_line(seen: Epoch, training: Training) -> dict[str, Any]:
 
 
 def counts_by_class(seen: Seen) -> dict[str, Any]:
+    """Counts and mean entropies of every class as JSON values."""
+
     def counts(tally: Tally) -> dict[str, list[int]]:
         return {"n": tally.n.tolist(), "correct": tally.correct.tolist()}
 
@@ -248,6 +254,7 @@ def counts_by_class(seen: Seen) -> dict[str, Any]:
 
 
 def setting_text(value: Any) -> str:
+    """A setting of the manifest in words."""
     if isinstance(value, dict):
         return str(Form(**value))
     return str(value)

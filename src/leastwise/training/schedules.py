@@ -126,6 +126,7 @@ class Piecewise(Schedule):
 
 
 def check_rate(rate: float) -> None:
+    """Refuse a rate that is not positive."""
     if not rate > 0:
         raise ValueError(f"the learning rate must be positive, but saw {rate}")
 
@@ -149,6 +150,7 @@ SCHEDULES: dict[str, Schedule] = {
 
 
 def find_schedule(name: str) -> Schedule:
+    """The schedule of this name with its default settings."""
     if name not in SCHEDULES:
         raise ValueError(f"there is no schedule {name!r}: choose {', '.join(SCHEDULES)}")
     return SCHEDULES[name]

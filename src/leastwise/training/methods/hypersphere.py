@@ -53,20 +53,21 @@ class HE(Objective):
     def loss(self, model: nn.Module, x: Images, y: Labels, crafted: Images) -> Terms:
         if not self.beta:
             z = check_cosines(model(crafted))
-            return Terms(margin_ce(z, y, self.scale, self.margin), adversarial=self.scale * z)
+            return Terms(margin_ce(z, y, scale=self.scale, margin=self.margin), adversarial=self.scale * z)
         clean, adversarial = check_cosines(model(x)), check_cosines(model(crafted))
-        label = margin_ce(clean, y, self.scale, self.margin)
+        label = margin_ce(clean, y, scale=self.scale, margin=self.margin)
         clean, adversarial = self.scale * clean, self.scale * adversarial
         return Terms(label, clean, adversarial, kl(clean, adversarial), self.beta)
 
 
-def margin_ce(cosine: Logits, y: Labels, scale: float, margin: float) -> PerExample:
+def margin_ce(cosine: Logits, y: Labels, *, scale: float, margin: float) -> PerExample:
     """Cross-entropy of s · cos θ with m taken off the label's cosine (CosFace), not off its angle."""
     off = torch.zeros_like(cosine).scatter(1, y[:, None], margin)
     return ce(scale * (cosine - off), y)
 
 
 def check_cosines(z: Logits) -> Logits:
+    """The logits, refused if they cannot be cosines."""
     largest = float(z.detach().abs().max())
     if largest > 1 + ROUNDING:
         raise ValueError(

@@ -40,7 +40,8 @@ class PGDAT(Objective):
 
     def loss(self, model: nn.Module, x: Images, y: Labels, crafted: Images) -> Terms:
         z = model(crafted)
-        return Terms(label_loss(z, y, self.smoothing, self.convention) - entropy_bonus(self.entropy, z), adversarial=z)
+        label = label_loss(z, y, smoothing=self.smoothing, convention=self.convention) - entropy_bonus(self.entropy, z)
+        return Terms(label, adversarial=z)
 
 
 def fast_attack(ball: Ball) -> PGD:

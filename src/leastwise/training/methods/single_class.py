@@ -30,7 +30,7 @@ class SingleClassAT(Objective):
 
     def craft(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Images:
         chosen = torch.isin(y, torch.tensor(self.classes, dtype=y.dtype, device=y.device))
-        return attack_some(self.attack, model, x, y, noise, chosen)
+        return attack_some(chosen, self.attack, model, x=x, y=y, noise=noise)
 
     def loss(self, model: nn.Module, x: Images, y: Labels, crafted: Images) -> Terms:
         z = model(crafted)
@@ -51,19 +51,18 @@ class TargetedAT(Objective):
 
     def craft(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Images:
         attack = replace(self.attack, goal=Toward(self.target))
-        return attack_some(attack, model, x, y, noise, y != self.target)
+        return attack_some(y != self.target, attack, model, x=x, y=y, noise=noise)
 
     def loss(self, model: nn.Module, x: Images, y: Labels, crafted: Images) -> Terms:
         z = model(crafted)
         return Terms(ce(z, y), adversarial=z)
 
 
-def attack_some(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise, chosen: Mask) -> Images:
+def attack_some(chosen: Mask, attack: PGD, model: nn.Module, *, x: Images, y: Labels, noise: Noise) -> Images:
     """The batch with the chosen examples attacked; the others cost nothing."""
     rows = chosen.nonzero().squeeze(1)
     if len(rows) == 0:
         return x
-
     moved = pick_rows(attack, rows).perturb(model, x[rows], y[rows], noise.pick(rows))
     return x.index_copy(0, rows, moved)
 

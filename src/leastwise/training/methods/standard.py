@@ -34,10 +34,11 @@ class Standard(Objective):
 
     def loss(self, model: nn.Module, x: Images, y: Labels, crafted: None) -> Terms:
         z = model(x)
-        return Terms(label_loss(z, y, self.smoothing, self.convention) - entropy_bonus(self.entropy, z), clean=z)
+        label = label_loss(z, y, smoothing=self.smoothing, convention=self.convention) - entropy_bonus(self.entropy, z)
+        return Terms(label, clean=z)
 
 
-def label_loss(z: Logits, y: Labels, smoothing: float, convention: SmoothingConvention) -> PerExample:
+def label_loss(z: Logits, y: Labels, *, smoothing: float, convention: SmoothingConvention) -> PerExample:
     """Cross-entropy against the label, smoothed or not."""
     return soft_ce(z, smooth(y, z.shape[1], smoothing, convention, z.dtype)) if smoothing else ce(z, y)
 
@@ -48,6 +49,7 @@ def entropy_bonus(weight: float, z: Logits) -> PerExample | float:
 
 
 def check_smoothing(alpha: float) -> None:
+    """Refuse a share of smoothing that is none."""
     if not 0 <= alpha < 1:
         raise ValueError(f"label smoothing takes a share between 0 and 1, but saw {alpha}")
 

@@ -10,7 +10,7 @@ from leastwise.attacks.goals import KL
 from leastwise.attacks.pgd import PGD, Gaussian
 from leastwise.core.losses import SmoothingConvention, kl
 from leastwise.core.noise import Noise
-from leastwise.core.types import Images, Labels, PerExample
+from leastwise.core.types import Images, Labels, Logits, PerExample
 from leastwise.training.base import Objective, Terms
 from leastwise.training.entries import Method, kl_attack
 from leastwise.training.methods.standard import check_smoothing, entropy_bonus, label_loss
@@ -50,18 +50,19 @@ class TRADES(Objective):
             with torch.no_grad():
                 model(x)
         clean, adversarial = model(x), model(crafted)
-        label = label_loss(clean, y, self.smoothing, self.convention) - entropy_bonus(self.entropy, clean)
-        beta = beta_of_class(self.beta, y, clean.shape[1], clean.dtype)
+        label = label_loss(clean, y, smoothing=self.smoothing, convention=self.convention)
+        label = label - entropy_bonus(self.entropy, clean)
+        beta = beta_of_class(self.beta, y, clean)
         return Terms(label, clean, adversarial, kl(clean, adversarial), beta)
 
 
-def beta_of_class(value: float | tuple[float, ...], y: Labels, k: int, dtype: torch.dtype) -> float | PerExample:
+def beta_of_class(value: float | tuple[float, ...], y: Labels, z: Logits) -> float | PerExample:
     """The number itself, or the one of each example's class."""
     if not isinstance(value, tuple):
         return value
-    if len(value) != k:
-        raise ValueError(f"beta needs one number per class ({k}), but has {len(value)}")
-    return torch.tensor(value, dtype=dtype, device=y.device)[y]
+    if len(value) != z.shape[1]:
+        raise ValueError(f"beta needs one number per class ({z.shape[1]}), but has {len(value)}")
+    return torch.tensor(value, dtype=z.dtype, device=y.device)[y]
 
 
 METHODS = {
