@@ -1,7 +1,9 @@
 """Small things every test may use: b = 12, k = 5, odd image sizes, so that no two axes can be confused."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from leastwise.core.types import Images, Labels
 from leastwise.data.dataset import Dataset
 from leastwise.models.classifier import Classifier
 from leastwise.models.zoo.registry import build
+from tests.report.page.opened import CHROMIUM, refuse
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -76,3 +79,18 @@ def test_data() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("needs the folder of real data and networks that LEASTWISE_TEST_DATA names")
     return Path(folder)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A browser for the tests of one file: its event loop would be in the way of other files' tests."""
+    if CHROMIUM is None:
+        refuse("no chromium was found on the path")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ModuleNotFoundError:
+        refuse("playwright is not installed")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()

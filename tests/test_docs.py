@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import leastwise, python
+from tests.forked_commands import leastwise, python
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

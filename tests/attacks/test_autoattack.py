@@ -16,7 +16,7 @@ from leastwise.attacks.pgd import PGD
 from leastwise.attacks.square import Square
 from leastwise.attacks.threats import L1, L2, Ball, Linf
 from leastwise.models.zoo.registry import build
-from tests.attacks.test_pgd import mixed, noise_for
+from tests.attacks.networks_to_attack import mixed, noise_for
 from tests.conftest import SHAPE
 
 pytestmark = pytest.mark.medium

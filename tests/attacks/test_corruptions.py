@@ -18,7 +18,8 @@ from leastwise.core.recipe import key
 from leastwise.data.corrupt.corruption import Corruption
 from leastwise.data.dataset import Dataset
 from leastwise.models.zoo.registry import build
-from tests.attacks.test_pgd import check_contract, mixed, noise_for
+from tests.attacks.contract import check_contract
+from tests.attacks.networks_to_attack import mixed, noise_for
 from tests.conftest import SHAPE, B, K, random_linear
 
 PICTURE = (3, 12, 10)

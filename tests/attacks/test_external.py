@@ -19,7 +19,8 @@ from leastwise.attacks.threats import L2, Ball, Linf
 from leastwise.core.recipe import canonical, key
 from leastwise.models.classifier import Classifier
 from leastwise.models.zoo.registry import build
-from tests.attacks.test_pgd import check_contract, mixed, noise_for
+from tests.attacks.contract import check_contract
+from tests.attacks.networks_to_attack import mixed, noise_for
 from tests.conftest import SHAPE, B, K
 
 EPS, STEP, STEPS = 0.05, 0.0125, 10

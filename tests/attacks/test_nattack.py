@@ -17,8 +17,7 @@ from leastwise.attacks.nattack import NAttack, Survey, advantages, directions, i
 from leastwise.attacks.threats import L2, Ball, Linf
 from leastwise.core.losses import margin
 from leastwise.core.recipe import key
-from tests.attacks.test_pgd import mixed, noise_for
-from tests.attacks.test_square import Partly, linear
+from tests.attacks.networks_to_attack import Partly, linear, mixed, noise_for
 from tests.conftest import SHAPE, K, random_linear
 
 pytestmark = pytest.mark.slow

@@ -1,7 +1,6 @@
 """The attack loop: Temperature-PGD's identities, the contract every attack keeps, examples that leave the batch."""
 
 from dataclasses import replace
-from functools import cache
 from typing import get_args
 
 import pytest
@@ -13,8 +12,6 @@ from torch import nn
 from leastwise.attacks.apgd.attack import APGD
 from leastwise.attacks.base import BROKEN, FINE, FLAT, NEVER, Attack, Clean, Keep
 from leastwise.attacks.combine import Cascade, Grid, Restarts
-from leastwise.attacks.cost import most_passes
-from leastwise.attacks.external import Foreign
 from leastwise.attacks.fab.attack import FAB
 from leastwise.attacks.goals import CE, DLR, KL, Goal, Margin, Targeted
 from leastwise.attacks.makers import Threat
@@ -29,27 +26,9 @@ from leastwise.core.losses import kl, margin
 from leastwise.core.noise import Noise
 from leastwise.models.classifier import Classifier, inference
 from leastwise.models.zoo.registry import build
+from tests.attacks.contract import check_contract
+from tests.attacks.networks_to_attack import mixed, noise_for
 from tests.conftest import SHAPE, B, K
-
-
-def noise_for(x: torch.Tensor, seed: int = 0) -> Noise:
-    return Noise(seed, torch.arange(len(x)), "/test")
-
-
-@cache
-def mixed(dtype: torch.dtype = torch.float64) -> tuple[Classifier, torch.Tensor, torch.Tensor]:
-    """A network and images on which some examples are wrong at once, some fall on the way and some survive."""
-    model = build("small", SHAPE, K, seed=3)
-    with torch.no_grad():
-        g = torch.Generator().manual_seed(2)
-        for _ in range(20):
-            model(torch.rand(64, *SHAPE, generator=g))
-    model = model.to(dtype).eval()
-    x = torch.rand(80, *SHAPE, generator=g, dtype=dtype)
-    y = model(x).argmax(1)
-    y[::9] = (y[::9] + 1) % K
-    return model, x, y
-
 
 # P1–P3: Temperature-PGD
 
@@ -231,35 +210,6 @@ def test_p15_p26_every_named_attack_keeps_the_contract(
         assert "norm" in str(refused) or "Linf" in str(refused)
         return
     check_contract(attack, k, b, shape, seed)
-
-
-def check_contract(attack: Attack, k: int, b: int, shape: tuple[int, int, int], seed: int) -> None:
-    model = build("small", shape, k, seed=seed % 1000).eval()
-    g = torch.Generator().manual_seed(seed)
-    x = torch.rand(b, *shape, generator=g)
-    y = torch.randint(0, k, (b,), generator=g)
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    x_before, generator_before = x.clone(), torch.random.get_rng_state()
-
-    found = attack.run(model, x, y, noise_for(x, seed))
-
-    assert bool(attack.allows(x, found.x_adv).all())
-    ball = getattr(attack, "ball", None)
-    if ball is not None:
-        assert bool((ball.norm(found.x_adv - x) <= ball.eps + 1e-6 * max(1.0, ball.eps)).all())
-    assert found.x_adv.shape == x.shape and found.x_adv.dtype == x.dtype and not found.x_adv.requires_grad
-    assert float(found.x_adv.min()) >= 0 and float(found.x_adv.max()) <= 1
-    assert all(p.grad is None for p in model.parameters())
-    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
-    assert torch.equal(x, x_before) and torch.equal(torch.random.get_rng_state(), generator_before)
-    assert torch.equal(found.fooled, found.step != NEVER)
-    assert found.forwards > 0 and found.backwards >= 0
-    most = most_passes(attack, k)
-    if most is None:
-        assert isinstance(attack, Foreign)
-    else:
-        assert found.forwards <= b * most.forwards and found.backwards <= b * most.backwards
-    assert not model.training and all(not m.training for m in model.modules())
 
 
 def test_p15_the_check_itself_notices_a_point_outside() -> None:

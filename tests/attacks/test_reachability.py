@@ -21,7 +21,7 @@ from leastwise.audit.evidence import Evidence, join_records, parse_evidence
 from leastwise.audit.record import make_record
 from leastwise.core.noise import Noise
 from leastwise.models.classifier import Classifier
-from tests.attacks.test_pgd import mixed, noise_for
+from tests.attacks.networks_to_attack import mixed, noise_for
 from tests.conftest import SHAPE, K, random_linear
 
 ATTACK = PGD(Linf(0.1), step=0.025, steps=5)

@@ -1,6 +1,5 @@
 """Square: the same pixels as a plain loop over examples, the schedule, and what a linear model allows."""
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -20,8 +19,8 @@ from leastwise.core.losses import margin
 from leastwise.core.noise import Noise
 from leastwise.core.recipe import key
 from leastwise.models.classifier import Classifier
-from tests.attacks.test_pgd import mixed, noise_for
-from tests.conftest import SHAPE, B, K, Linear, random_linear
+from tests.attacks.networks_to_attack import Partly, linear, mixed, noise_for
+from tests.conftest import SHAPE, B, K, random_linear
 
 BALLS = (Linf(0.05), L2(0.5))
 
@@ -181,12 +180,6 @@ def test_a14_every_offset_is_equally_likely(s: int, h: int, w: int) -> None:
     assert square(largest, s, h, w).max() == h * w - 1
 
 
-def linear(shape: tuple[int, ...], k: int, seed: int, dtype: torch.dtype) -> nn.Module:
-    g = torch.Generator().manual_seed(seed)
-    size = math.prod(shape)
-    return Linear(torch.randn(k, size, generator=g, dtype=dtype), torch.zeros(k, dtype=dtype))
-
-
 @given(
     norm=st.sampled_from([Linf, L2]),
     eps=st.floats(0, 1),
@@ -332,18 +325,6 @@ def test_restarts_attack_what_survived_with_other_squares() -> None:
     assert torch.equal(one.x_adv[one.fooled], three.x_adv[one.fooled])
     assert bool(three.fooled[one.fooled].all()) and int(three.fooled.sum()) > int(one.fooled.sum())
     assert one.forwards < three.forwards < one.forwards + 2 * 16 * int((~one.fooled).sum()) + 1
-
-
-class Partly(nn.Module):
-    """Broken where the mean of the image is above one half, as a network that overflows."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        z = self.model(x)
-        return torch.where(x.flatten(1).mean(1, keepdim=True) > 0.5, torch.nan, z)
 
 
 @pytest.mark.parametrize("ball", BALLS, ids=str)

@@ -18,7 +18,8 @@ from leastwise.attacks.transfer import Ensemble, Surrogate, Transfer, surrogate
 from leastwise.core.recipe import canonical, key
 from leastwise.models.classifier import Classifier, wrap
 from leastwise.models.zoo.registry import build
-from tests.attacks.test_pgd import check_contract, mixed, noise_for
+from tests.attacks.contract import check_contract
+from tests.attacks.networks_to_attack import mixed, noise_for
 from tests.conftest import SHAPE, B, K
 
 ATTACK = PGD(Linf(0.06), step=0.015, steps=6)

@@ -21,7 +21,7 @@ from leastwise.jobs.dask.cluster import check_address, connected
 from leastwise.jobs.folder import IMAGES
 from leastwise.models.fast.prepare import ORIGINAL
 from leastwise.models.load.checkpoint import load_checkpoint
-from tests.faults.toys import Machines, account, checked, committed, images, machines, task
+from tests.faults.killable_cluster import Machines, account, checked, committed, images, machines, task
 
 Record = Callable[[str, object], None]
 PIECES = 10  # 33 images in shards of 7, two conditions

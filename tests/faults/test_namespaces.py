@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from leastwise.audit.evidence import EVIDENCE_FILE
-from tests.faults.toys import ROOT, account, committed, wait_for
+from tests.faults.killable_cluster import ROOT, account, committed, wait_for
 from tests.hostile.files import checkpoint
 
 pytestmark = pytest.mark.faults

@@ -22,7 +22,7 @@ from leastwise.papers.recipes import Images, Measured, Recipe, Threat, Trained
 from leastwise.papers.reproduce import Silent, execute, to_do
 from leastwise.papers.run import Runner
 from leastwise.papers.stored import Store
-from tests.faults.toys import Machines, machines, wait_for
+from tests.faults.killable_cluster import Machines, machines, wait_for
 
 pytestmark = pytest.mark.faults
 

@@ -17,7 +17,7 @@ from leastwise.core.files import LOCK, locked
 from leastwise.jobs.audit import audit_task
 from leastwise.jobs.executor import HERE, Piece, Work
 from leastwise.jobs.folder import Clock
-from tests.faults.toys import account, checked, committed, images, task, wait_for
+from tests.faults.killable_cluster import account, checked, committed, images, task, wait_for
 
 Record = Callable[[str, object], None]
 HOLD = "import sys, time; from pathlib import Path; from leastwise.core.files import locked\n"

@@ -26,7 +26,7 @@ from leastwise.jobs.study import read_study
 from leastwise.models.load.checkpoint import read_torch
 from leastwise.statistics.gate.language import parse_term
 from leastwise.training.registry import apply_settings, find_method
-from tests.faults.toys import CONDITIONS, Trapped, images
+from tests.faults.killable_cluster import CONDITIONS, Trapped, images
 from tests.hostile.files import checkpoint
 
 FEW = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)

@@ -22,7 +22,7 @@ from leastwise.insight.confusion import (
 )
 from leastwise.insight.homing import homing, homing_gain
 from leastwise.insight.superclasses import group_ranking, grouped_order
-from tests.insight.toys import NAMES, evidence_of, predicting, random_evidence
+from tests.insight.evidence_of_logits import NAMES, evidence_of, predicting, random_evidence
 
 K = 5
 GROUPS = (("insects", (0, 1)), ("mammals", (2, 3, 4)))

@@ -7,7 +7,7 @@ from leastwise.insight.agreement import rank_correlation
 from leastwise.insight.confusion import confusion, in_flow, symmetry
 from leastwise.insight.explain import crossed, explain, split_in_two
 from leastwise.insight.features import Moments, inter_class_similarity
-from tests.insight.toys import evidence_of, predicting, random_evidence
+from tests.insight.evidence_of_logits import evidence_of, predicting, random_evidence
 
 GROUPS = (("insects", (0, 1)), ("mammals", (2, 3, 4)))
 

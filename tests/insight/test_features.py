@@ -25,7 +25,7 @@ from leastwise.insight.features import (
 from leastwise.models.classifier import Classifier, wrap
 from leastwise.models.zoo.registry import build
 from tests.conftest import SHAPE, K
-from tests.insight.toys import evidence_of
+from tests.insight.evidence_of_logits import evidence_of
 
 D = 7
 

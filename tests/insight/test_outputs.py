@@ -17,7 +17,7 @@ from leastwise.insight.agreement import (
 )
 from leastwise.insight.dynamics import convergence, overfitting
 from leastwise.insight.outputs import cvc, entropy, extremes, ranked
-from tests.insight.toys import evidence_of, random_evidence
+from tests.insight.evidence_of_logits import evidence_of, random_evidence
 
 K = 5
 

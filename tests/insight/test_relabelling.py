@@ -10,7 +10,7 @@ from leastwise.insight.confusion import affinity, communities, confusion, in_flo
 from leastwise.insight.features import Moments, inter_class_similarity, intra_class_variance, mean_logit_similarity
 from leastwise.insight.homing import homing, homing_gain
 from leastwise.insight.outputs import cvc, entropy, ranked
-from tests.insight.toys import NAMES, evidence_of
+from tests.insight.evidence_of_logits import NAMES, evidence_of
 
 K, N = 5, 240
 ORDER = np.array([3, 0, 4, 1, 2])  # new class i is old class ORDER[i]

@@ -12,23 +12,10 @@ from leastwise.attacks.threats import L2, Ball, Linf
 from leastwise.core.losses import margin
 from leastwise.core.noise import Noise
 from leastwise.models.classifier import Classifier
-from tests.conftest import SHAPE, random_linear
+from tests.conftest import random_linear
+from tests.oracles.linear_models import binary, grey
 
 GOALS: tuple[Goal, ...] = (CE(), CE(inverse_temperature=50.0), Margin(kappa=1e9))
-
-
-def grey(b: int, seed: int = 0) -> torch.Tensor:
-    """Images near mid-grey: no eps used here reaches a pixel bound."""
-    g = torch.Generator().manual_seed(seed)
-    return 0.5 + 0.1 * (torch.rand(b, *SHAPE, generator=g, dtype=torch.float64) - 0.5)
-
-
-def binary(seed: int) -> tuple[Classifier, torch.Tensor]:
-    """A two-class model and the normal w of its boundary."""
-    model = random_linear(2, seed=seed)
-    weight = model.net.weight.detach()
-    assert isinstance(weight, torch.Tensor)
-    return model, weight[0] - weight[1]
 
 
 def run(attack: PGD, model: Classifier, x: torch.Tensor, y: torch.Tensor) -> Outcome:

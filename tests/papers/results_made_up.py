@@ -16,7 +16,7 @@ from leastwise.insight.features import Moments
 from leastwise.papers.build import GROUPS
 from leastwise.papers.recipes import Images, Measured, Recipe, Trained
 from leastwise.papers.results import Picture, RecipeResult
-from tests.insight.toys import evidence_of
+from tests.insight.evidence_of_logits import evidence_of
 
 NAMES = {
     "mnist": DIGITS,

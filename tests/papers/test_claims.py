@@ -58,7 +58,7 @@ from leastwise.papers.claims.spread import (
 )
 from leastwise.papers.claims.table import CLAIMS
 from leastwise.papers.registry import PAPERS
-from tests.insight.toys import evidence_of, predicting
+from tests.insight.evidence_of_logits import evidence_of, predicting
 from tests.papers.results_made_up import with_recipe
 
 NAMES = tuple("abcdef")

@@ -37,7 +37,7 @@ from leastwise.papers.results import ExhibitResults, RecipeResult, Results
 from leastwise.papers.scales import scale
 from leastwise.statistics.intervals import wilson_interval
 from leastwise.statistics.spread import measure_spread
-from tests.insight.toys import evidence_of, predicting
+from tests.insight.evidence_of_logits import evidence_of, predicting
 from tests.papers.results_made_up import found, with_recipe
 
 

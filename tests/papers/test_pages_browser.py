@@ -11,9 +11,7 @@ from leastwise.report.explain.reasons import reasons
 from leastwise.report.explain.text import explain_page
 from tests.papers.results_made_up import found
 from tests.report.evidence_made_up import evidence
-from tests.report.test_browser import Opened, chromium
-
-__all__ = ["chromium"]
+from tests.report.page.opened import Opened
 
 pytestmark = pytest.mark.medium
 # One exhibit of each kind: bars, deviations and cosines, epochs, matrices and zooms, bars of several defences, pairs of

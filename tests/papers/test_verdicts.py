@@ -17,7 +17,7 @@ from leastwise.papers.recipes import Measured, Recipe, Trained
 from leastwise.papers.registry import PAPERS, keep_roles, list_recipes, select_exhibits
 from leastwise.papers.results import RecipeResult, Results
 from leastwise.papers.tian2021.exhibits import CAT, DOG
-from tests.insight.toys import evidence_of
+from tests.insight.evidence_of_logits import evidence_of
 from tests.papers.results_made_up import with_recipe
 
 EXHIBITS = {one.id: one for paper in PAPERS.values() for one in paper.exhibits}

@@ -25,7 +25,7 @@ from leastwise.training.policies.dafa import DAFA
 from leastwise.training.recipe import Adam, Training, Validation
 from leastwise.training.registry import METHODS, POLICIES
 from leastwise.training.schedules import Cosine, Cyclic, OneCycle, Steps
-from tests.training.toys import blobs
+from tests.training.batches_and_losses import blobs
 
 FILE = Path(__file__).with_name("golden.json")
 SIZES, EXTRA_SIZES = (42, 27, 22, 12, 7), (9, 9, 9, 9, 9)  # two of each class go to validation: 100 are trained on

@@ -23,8 +23,8 @@ from leastwise.training.calibrate import (
 from leastwise.training.loop import fit
 from leastwise.training.recipe import Training
 from leastwise.training.schedules import OneCycle
-from tests.processes import leastwise as command
-from tests.training.toys import blobs
+from tests.forked_commands import leastwise as command
+from tests.training.batches_and_losses import blobs
 
 
 def unfair_logits(n: int = 400, k: int = 3, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:

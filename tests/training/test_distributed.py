@@ -20,7 +20,7 @@ from leastwise.training.awp import AWP
 from leastwise.training.distributed import joined
 from leastwise.training.policies.weighting import FairWeighting
 from leastwise.training.registry import METHODS
-from tests.training.toys import blobs
+from tests.training.batches_and_losses import blobs
 torch.set_num_threads(1)
 ranks = joined("cpu")
 data = blobs((42, 27, 22, 12, 7), shape=(3, 8, 6))

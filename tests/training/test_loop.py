@@ -27,7 +27,7 @@ from leastwise.training.recipe import Training, Validation, score_epoch
 from leastwise.training.registry import METHODS
 from leastwise.training.schedules import Constant, OneCycle
 from leastwise.training.validate import measure_classes
-from tests.training.toys import ON_CE, ON_KL, blobs
+from tests.training.batches_and_losses import ON_CE, ON_KL, blobs
 
 SIZES = (42, 27, 22, 12, 7)
 DATA = blobs(SIZES, shape=(3, 8, 6))

@@ -1,10 +1,7 @@
 """A training in a folder: killed, interrupted, resumed, refused; best and last; what the files say."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,48 +16,16 @@ from leastwise.jobs.make import task as task_of_engine
 from leastwise.models.fast.prepare import Form
 from leastwise.models.load.checkpoint import load_checkpoint
 from leastwise.training import resume as keeping
-from leastwise.training.averaging import EMA
 from leastwise.training.base import Epoch
 from leastwise.training.loop import StepProgress
-from leastwise.training.methods.pgd_at import PGDAT
 from leastwise.training.methods.standard import Standard
-from leastwise.training.policies.cfa import CFA
 from leastwise.training.recipe import Training, Validation
 from leastwise.training.resume import Course
 from leastwise.training.schedules import Constant, OneCycle
-from tests.training.toys import ON_CE
+from tests.training.killed_training import HEAVY, train_until
 
 QUICK = Training(Standard(), epochs=3, batch_size=50, schedule=OneCycle(0.1), validation=Validation(2))
 JOB = Train("fashion-mini", "convnet", QUICK, per_class=20)
-KILL = """
-import os, signal, sys
-from pathlib import Path
-from leastwise.jobs.make import task
-from leastwise.training.loop import Step
-from tests.training.test_resume import HEAVY
-steps = 0
-def watch(event):
-    global steps
-    steps += isinstance(event, Step)
-    if steps == int(sys.argv[2]):
-        os.kill(os.getpid(), getattr(signal, sys.argv[3]))
-task(HEAVY, Path(sys.argv[1]), threads=1).run(watch)
-"""
-HEAVY = Train(
-    "fashion-mini",
-    "small",
-    Training(PGDAT(ON_CE), 3, 25, OneCycle(0.1), policies=(CFA(),), averaging=EMA(start=0.0), validation=Validation(2)),
-    per_class=12,
-)
-
-
-def in_process(folder: Path, steps: int, name: str) -> subprocess.CompletedProcess[str]:
-    """The training in a process of its own, which gets a signal after some steps; 0 for none."""
-    command = [sys.executable, "-c", KILL, str(folder), str(steps), name]
-    root = Path(__file__).parent.parent.parent
-    path = os.pathsep.join([str(root / "src"), str(root)])
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
 
 
 def digests(folder: Path) -> list[str]:
@@ -70,23 +35,23 @@ def digests(folder: Path) -> list[str]:
 @pytest.mark.medium
 def test_killed_in_the_middle_of_epochs_it_ends_with_the_same_bits(tmp_path: Path) -> None:
     """Four batches an epoch: killed in the second and in the third."""
-    assert in_process(tmp_path / "whole", 0, "SIGKILL").returncode == 0
+    assert train_until(tmp_path / "whole", 0, "SIGKILL").returncode == 0
     for steps in (6, 3):
-        assert in_process(tmp_path / "cut", steps, "SIGKILL").returncode == -signal.SIGKILL
+        assert train_until(tmp_path / "cut", steps, "SIGKILL").returncode == -signal.SIGKILL
         assert not (tmp_path / "cut" / "model.pt").exists()
-    assert in_process(tmp_path / "cut", 0, "SIGKILL").returncode == 0
+    assert train_until(tmp_path / "cut", 0, "SIGKILL").returncode == 0
     assert digests(tmp_path / "cut") == digests(tmp_path / "whole")
     assert (tmp_path / "cut" / "epochs.jsonl").read_bytes() == (tmp_path / "whole" / "epochs.jsonl").read_bytes()
 
 
 @pytest.mark.slow
 def test_ctrl_c_keeps_the_finished_steps_and_the_same_command_goes_on(tmp_path: Path) -> None:
-    assert in_process(tmp_path / "whole", 0, "SIGINT").returncode == 0
-    stopped = in_process(tmp_path / "cut", 6, "SIGINT")
+    assert train_until(tmp_path / "whole", 0, "SIGINT").returncode == 0
+    stopped = train_until(tmp_path / "cut", 6, "SIGINT")
     assert "KeyboardInterrupt" in stopped.stderr
     held = torch.load(tmp_path / "cut" / "resume.pt", weights_only=True)
     assert (held["finished"], held["batch"]) == (1, 2)
-    assert in_process(tmp_path / "cut", 0, "SIGINT").returncode == 0
+    assert train_until(tmp_path / "cut", 0, "SIGINT").returncode == 0
     assert digests(tmp_path / "cut") == digests(tmp_path / "whole")
     assert (tmp_path / "cut" / "epochs.jsonl").read_bytes() == (tmp_path / "whole" / "epochs.jsonl").read_bytes()
 

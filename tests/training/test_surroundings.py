@@ -21,7 +21,7 @@ from leastwise.training.policies.cfa import CFA
 from leastwise.training.recipe import SGD, Adam, Training, Validation, find_optimiser
 from leastwise.training.registry import METHODS, POLICIES, apply_settings, find_policy, settings_text
 from leastwise.training.schedules import SCHEDULES, Constant, Cosine, Cyclic, OneCycle, Piecewise, Steps, find_schedule
-from tests.training.toys import ON_CE, ON_KL, agree, batch, blobs, fresh, gradient, terms_of
+from tests.training.batches_and_losses import ON_CE, ON_KL, agree, batch, blobs, fresh, gradient, terms_of
 
 
 def run(rule: EMA | SWA | FAWA, values: list[float], tails: list[float]) -> list[float | None]:
