@@ -2,13 +2,18 @@
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import get_args
 
 import pytest
 from scripts.listing import listing_text
 
+from leastwise.audit.evidence import EVIDENCE_FILE
 from leastwise.cli.list import Topic
 from leastwise.cli.listing import FILE, read_listing
+from leastwise.core.files import write_json
+from leastwise.report.summary import summarise
+from tests.report.evidence_made_up import evidence
 
 HEAVY = ("torch", "scipy.stats", "altair", "transformers", "vl_convert", "distributed")
 SMALL = {
@@ -34,6 +39,19 @@ def test_a_small_verb_imports_nothing_heavy(verb: str) -> None:
     shown = imported_by(SMALL[verb])
     assert shown.returncode == 0, shown.stderr
     assert len(shown.stdout.splitlines()) > 1 and shown.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("what", ["folder", "summary"])
+def test_a_gate_imports_nothing_heavy(what: str, tmp_path: Path) -> None:
+    found = evidence(10, 20)
+    if what == "folder":
+        found.save(tmp_path / EVIDENCE_FILE)
+    else:
+        write_json(tmp_path / "summary.json", summarise(found))
+    demands = ["worst(pgd20) >= 1%", "gap(pgd20) <= 99%", "cv(pgd20) <= 0.25", f"drop(pgd20, {tmp_path}) <= 50%"]
+    shown = imported_by(["gate", str(tmp_path), *demands])
+    assert shown.returncode in (0, 3), shown.stderr
+    assert len(shown.stdout.splitlines()) == 5 and shown.stdout.splitlines()[-1] == "[]"
 
 
 def test_the_listing_is_what_the_registries_say() -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 SCHEMA = 4  # 2: trouble, each; 3: rounded; 4: reached
 EVIDENCE_FILE = "evidence.safetensors"
 PACKED_FILE = f"{EVIDENCE_FILE}.xz"  # the same, a third of the size: 0.2 MB for 10,000 images under one condition
+SUMMARY_FILE = "summary.json"  # made from the evidence by the report
 LARGEST = 1 << 32  # bytes that a packed file may have inside
 MOST_NAMED = 5  # classes that a sentence names
 

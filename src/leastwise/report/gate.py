@@ -3,26 +3,21 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from leastwise.audit.evidence import SUMMARY_FILE, Evidence, evidence_file, load_evidence
 from leastwise.core.text import escape_unprintable
-from leastwise.jobs.folder import SUMMARY
 from leastwise.report.text import percent, span
 from leastwise.statistics.gate.decide import GateOutcome, GateVerdict, Result, SingleImages
-
-if TYPE_CHECKING:
-    from leastwise.audit.evidence import Evidence
 
 
 def read_result(path: Path) -> Result:
     """Read the evidence of a folder, or else the counts of a summary."""
-    from leastwise.audit.evidence import evidence_file, load_evidence
-
     if evidence_file(path).is_file():
         return from_evidence(load_evidence(path))
-    file = path / SUMMARY if path.is_dir() else path
+    file = path / SUMMARY_FILE if path.is_dir() else path
     if not file.is_file():
         raise ValueError(f"there is no result at {path}: give a folder that `leastwise audit` wrote, or a summary.json")
     try:
@@ -34,13 +29,12 @@ def read_result(path: Path) -> Result:
         ) from None
 
 
-def from_evidence(found: "Evidence") -> Result:
+def from_evidence(found: Evidence) -> Result:
     """Counts and single images of an audit."""
-    counts = {name: found.tally(name) for name in found.conditions}
     hits = {name: found.correct(name) for name in found.conditions}
-    images = SingleImages(found.ids, found.labels, hits)
-    tallies = {name: (t.correct.numpy(), t.n.numpy()) for name, t in counts.items()}
-    return Result(found.names, tallies, images, found.attacks)
+    n = np.bincount(found.labels, minlength=found.k)
+    counts = {name: (np.bincount(found.labels[hit], minlength=found.k), n) for name, hit in hits.items()}
+    return Result(found.names, counts, SingleImages(found.ids, found.labels, hits), found.attacks)
 
 
 def from_summary(content: Mapping[str, Any]) -> Result:
