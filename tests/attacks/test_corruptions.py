@@ -14,7 +14,7 @@ from leastwise.attacks.threats import L1, L2, Ball, Linf
 from leastwise.audit.auditor import audit
 from leastwise.core.losses import margin
 from leastwise.core.noise import Noise
-from leastwise.core.recipe import key
+from leastwise.core.recipe import recipe_key
 from leastwise.data.corrupt.corruption import Corruption
 from leastwise.data.dataset import Dataset
 from leastwise.models.zoo.registry import build
@@ -80,7 +80,7 @@ def test_a_corruption_has_no_radius() -> None:
     assert condition.allows(x, 1 - x).tolist() == [True, True]
     assert condition.allows(x, x - 1.1).tolist() == [False, False]
     assert condition.allows(x, x + 1.1).tolist() == [False, False]
-    assert key(condition) != key(Corrupted(Corruption("fog", 3)))
+    assert recipe_key(condition) != recipe_key(Corrupted(Corruption("fog", 3)))
     assert str(condition) == "corrupted by fog, severity 2"
 
 
@@ -214,4 +214,4 @@ def test_settings_that_make_no_sense_are_refused() -> None:
     assert str(RandomNoise(Linf(0.1), "corners", 5, "fooled")) == (
         "corners noise in Linf eps 0.1, the worst of 5, the image counts too"
     )
-    assert key(RandomNoise(Linf(0.1))) != key(RandomNoise(Linf(0.1), draws=2))
+    assert recipe_key(RandomNoise(Linf(0.1))) != recipe_key(RandomNoise(Linf(0.1), draws=2))

@@ -16,7 +16,7 @@ from leastwise.attacks.base import BROKEN, FINE, NEVER, uses_gradients
 from leastwise.attacks.external import MISSING, Foreign, from_art, from_foolbox, seeded
 from leastwise.attacks.pgd import PGD, Zero
 from leastwise.attacks.threats import L2, Ball, Linf
-from leastwise.core.recipe import canonical, key
+from leastwise.core.recipe import canonical_json, recipe_key
 from leastwise.models.classifier import Classifier
 from leastwise.models.zoo.registry import build
 from tests.attacks.contract import check_contract
@@ -270,11 +270,13 @@ def test_arrays_of_another_precision_are_taken() -> None:
 
 def test_a_recipe_needs_a_version_and_sees_no_function() -> None:
     one = made_up(lambda *_: None, version="2.0")
-    assert one == made_up(lambda *_: 0, version="2.0") and key(one) == key(made_up(lambda *_: 0, version="2.0"))
-    assert key(one) != key(made_up(lambda *_: None, version="2.1"))
-    assert "function" not in canonical(one)
+    assert one == made_up(lambda *_: 0, version="2.0") and recipe_key(one) == recipe_key(
+        made_up(lambda *_: 0, version="2.0")
+    )
+    assert recipe_key(one) != recipe_key(made_up(lambda *_: None, version="2.1"))
+    assert "function" not in canonical_json(one)
     with pytest.raises(ValueError, match=r"a recipe .* but saw MissingVersion"):
-        key(made_up(lambda *_: None))
+        recipe_key(made_up(lambda *_: None))
     assert made_up(lambda *_: None).version is MISSING
     assert str(one) == "made-up (2.0), Linf eps 0.1, the returned point counts"
 

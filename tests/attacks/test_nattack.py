@@ -16,7 +16,7 @@ from leastwise.attacks.goals import KL, Margin, Targeted
 from leastwise.attacks.nattack import NAttack, Survey, advantages, directions, image, opened, own_signs, step, survey
 from leastwise.attacks.threats import L2, Ball, Linf
 from leastwise.core.losses import margin
-from leastwise.core.recipe import key
+from leastwise.core.recipe import recipe_key
 from tests.attacks.networks_to_attack import Partly, linear, mixed, noise_for
 from tests.conftest import SHAPE, K, random_linear
 
@@ -334,5 +334,5 @@ def test_it_says_what_it_does_and_has_a_key() -> None:
         "NAttack with 500 steps of 300 queries on the margin with kappa = 0, Linf eps 0.25, sigma 0.1, lr 0.02, "
         "every 10th mean counts"
     )
-    assert key(NAttack()) != key(NAttack(sigma=0.2))
+    assert recipe_key(NAttack()) != recipe_key(NAttack(sigma=0.2))
     assert NAttack().goal == Margin(0.0)

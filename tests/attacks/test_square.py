@@ -17,7 +17,7 @@ from leastwise.attacks.square import BLOCK, HALVINGS, Square, bump, square
 from leastwise.attacks.threats import L1, L2, Ball, Linf
 from leastwise.core.losses import margin
 from leastwise.core.noise import Noise
-from leastwise.core.recipe import key
+from leastwise.core.recipe import recipe_key
 from leastwise.models.classifier import Classifier
 from tests.attacks.networks_to_attack import Partly, linear, mixed, noise_for
 from tests.conftest import SHAPE, B, K, random_linear
@@ -399,4 +399,4 @@ def test_it_says_what_it_does_and_has_a_key() -> None:
     assert str(Square(Linf(0.25), Margin(50.0), 100)) == (
         "Square with 100 queries on the margin with kappa = 50, Linf eps 0.25, any query counts"
     )
-    assert key(Square()) != key(Square(queries=5001))
+    assert recipe_key(Square()) != recipe_key(Square(queries=5001))

@@ -15,7 +15,7 @@ from leastwise.attacks.goals import CE, DLR, KL, Targeted
 from leastwise.attacks.pgd import PGD, Gaussian
 from leastwise.attacks.threats import L2, Linf
 from leastwise.attacks.transfer import Ensemble, Surrogate, Transfer, surrogate
-from leastwise.core.recipe import canonical, key
+from leastwise.core.recipe import canonical_json, recipe_key
 from leastwise.models.classifier import Classifier, wrap
 from leastwise.models.zoo.registry import build
 from tests.attacks.contract import check_contract
@@ -190,11 +190,11 @@ def test_an_example_meets_the_same_attack_in_any_batch(b: int) -> None:
 def test_recipes_know_a_surrogate_by_name_and_digest() -> None:
     model = relative(1)
     attack = Transfer(PGD(Linf(0.1)), (surrogate("other", model),), "mean")
-    assert json.loads(canonical(attack))["surrogates"] == [
+    assert json.loads(canonical_json(attack))["surrogates"] == [
         {"type": "Surrogate", "name": "other", "digest": model.digest()}
     ]
     assert attack == Transfer(PGD(Linf(0.1)), (Surrogate("other", model.digest(), nn.Identity()),), "mean")
-    assert key(attack) != key(Transfer(PGD(Linf(0.1)), (surrogate("other", relative(2)),), "mean"))
+    assert recipe_key(attack) != recipe_key(Transfer(PGD(Linf(0.1)), (surrogate("other", relative(2)),), "mean"))
 
 
 @pytest.mark.parametrize("broken", ["surrogate", "target"])

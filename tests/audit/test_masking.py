@@ -17,7 +17,7 @@ from leastwise.attacks.threats import Linf
 from leastwise.audit.auditor import Conditions, audit
 from leastwise.audit.evidence import ClassMatrix, Evidence, ExampleFloats, ExampleInts, ReachedCounts, Record
 from leastwise.audit.masking import masking, restarts_matter, signs
-from leastwise.core.recipe import canonical
+from leastwise.core.recipe import canonical_json
 from leastwise.core.types import Images
 from leastwise.data.dataset import Dataset
 from leastwise.models.zoo.registry import build
@@ -48,7 +48,7 @@ def made_up(conditions: Conditions, right: dict[str, list[int]], by: int = 0) ->
         }
         empty = Record(**{f.name: kinds[f.type] for f in fields(Record)})
         records[name] = replace(empty, predicted=predicted, by=np.full(len(labels), by, np.int32))
-    recipe = f'{{"conditions":{canonical(conditions)}}}'
+    recipe = f'{{"conditions":{canonical_json(conditions)}}}'
     return Evidence(np.arange(len(labels)), labels, NAMES, records, recipe)
 
 

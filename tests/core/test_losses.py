@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from leastwise.core.losses import ce, entropy, kl, margin, odds, smooth, soft_ce
+from leastwise.core.losses import ce, entropy, kl, margin, odds, smooth_labels, soft_ce
 from tests.conftest import B, K
 
 
@@ -21,7 +21,7 @@ def labels() -> torch.Tensor:
 
 
 def test_every_loss_gives_one_number_per_example(logits: torch.Tensor, labels: torch.Tensor) -> None:
-    target = smooth(labels, K, 0.1, dtype=torch.float64)
+    target = smooth_labels(labels, K, 0.1, dtype=torch.float64)
     values = [ce(logits, labels), soft_ce(logits, target), kl(logits, -logits), entropy(logits)]
     values += [margin(logits, labels), odds(logits, labels)]
     assert all(value.shape == (B,) for value in values)
@@ -31,7 +31,7 @@ def test_every_loss_gives_one_number_per_example(logits: torch.Tensor, labels: t
 def test_p7_label_smoothing_of_zero_is_cross_entropy(
     logits: torch.Tensor, labels: torch.Tensor, convention: str
 ) -> None:
-    target = smooth(labels, K, 0.0, convention, torch.float64)
+    target = smooth_labels(labels, K, 0.0, convention, torch.float64)
     assert torch.allclose(soft_ce(logits, target), ce(logits, labels), rtol=1e-12)
 
 
@@ -43,14 +43,14 @@ def test_p7_ln_k_minus_entropy_is_the_divergence_from_uniform(logits: torch.Tens
 
 def test_label_smoothing_conventions_put_091_and_090_on_the_label_of_ten_classes() -> None:
     y = torch.tensor([3])
-    assert smooth(y, 10, 0.1)[0, 3].item() == pytest.approx(0.91)
-    assert smooth(y, 10, 0.1, "others")[0, 3].item() == pytest.approx(0.90)
+    assert smooth_labels(y, 10, 0.1)[0, 3].item() == pytest.approx(0.91)
+    assert smooth_labels(y, 10, 0.1, "others")[0, 3].item() == pytest.approx(0.90)
     for convention in ("all", "others"):
-        assert smooth(y, 10, 0.1, convention).sum().item() == pytest.approx(1)
+        assert smooth_labels(y, 10, 0.1, convention).sum().item() == pytest.approx(1)
 
 
 def test_label_smoothing_equals_torchs(logits: torch.Tensor, labels: torch.Tensor) -> None:
-    ours = soft_ce(logits, smooth(labels, K, 0.2, dtype=torch.float64))
+    ours = soft_ce(logits, smooth_labels(labels, K, 0.2, dtype=torch.float64))
     theirs = F.cross_entropy(logits, labels, label_smoothing=0.2, reduction="none")
     assert torch.allclose(ours, theirs, rtol=1e-12)
 

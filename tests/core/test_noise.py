@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from leastwise.core.noise import Noise, philox, shuffled
+from leastwise.core.noise import Noise, philox, random_order
 
 # Known answers of Philox4x32-10 published with its reference implementation (Random123).
 KNOWN = [
@@ -93,16 +93,16 @@ def test_neighbouring_ids_and_draws_are_uncorrelated() -> None:
 def test_the_global_generator_is_untouched() -> None:
     before = torch.random.get_rng_state()
     noise([1, 2]).normal((3, 3))
-    shuffled(torch.arange(10), 0, "order")
+    random_order(torch.arange(10), 0, "order")
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
 def test_shuffled_is_a_permutation_that_belongs_to_the_ids() -> None:
     ids = torch.arange(100, 400)
-    order = shuffled(ids, 0, "order")
+    order = random_order(ids, 0, "order")
     assert sorted(order.tolist()) == list(range(300)) and order.tolist() != list(range(300))
     kept = torch.arange(0, 300, 3)
-    fewer = shuffled(ids[kept], 0, "order")
+    fewer = random_order(ids[kept], 0, "order")
     assert ids[kept][fewer].tolist() == [i for i in ids[order].tolist() if i in set(ids[kept].tolist())]
-    assert order.tolist() != shuffled(ids, 0, "order", draw=1).tolist()
-    assert order.tolist() != shuffled(ids, 1, "order").tolist()
+    assert order.tolist() != random_order(ids, 0, "order", draw=1).tolist()
+    assert order.tolist() != random_order(ids, 1, "order").tolist()

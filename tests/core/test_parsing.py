@@ -6,20 +6,24 @@ from leastwise.attacks.combine import Cascade
 from leastwise.attacks.makers import Threat
 from leastwise.attacks.registry import named, over_radii
 from leastwise.attacks.threats import Linf
-from leastwise.core.parsing import number, numbers, seconds
+from leastwise.core.parsing import parse_number, parse_numbers, parse_seconds
 
 THREAT = Threat(Linf(0.08), 0.02)
 
 
 def test_numbers_and_times() -> None:
-    assert number("8/255", "eps") == 8 / 255 and numbers("0.5,1/4", "mean") == (0.5, 0.25) and numbers("", "mean") == ()
-    assert [seconds(text) for text in ("90s", "20m", "20 min", "1.5h", "")] == [90, 1200, 1200, 5400, None]
+    assert (
+        parse_number("8/255", "eps") == 8 / 255
+        and parse_numbers("0.5,1/4", "mean") == (0.5, 0.25)
+        and parse_numbers("", "mean") == ()
+    )
+    assert [parse_seconds(text) for text in ("90s", "20m", "20 min", "1.5h", "")] == [90, 1200, 1200, 5400, None]
 
 
 @pytest.mark.parametrize("text", ["20", "0s", "-5m", "m", "1d", "1.5.2h", "٣h x"])
 def test_a_time_without_sense_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="the time budget must be like 90s"):
-        seconds(text)
+        parse_seconds(text)
 
 
 def test_attacks_in_a_row_and_at_a_radius_of_their_own() -> None:

@@ -18,15 +18,15 @@ from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Linf
 from leastwise.cli.demo_story import audits
 from leastwise.core.files import sha256, write_atomic, write_json
-from leastwise.core.recipe import ADDED_LATER, canonical, difference, key, plain
+from leastwise.core.recipe import ADDED_LATER, canonical_json, describe_difference, recipe_key, to_plain_json
 from leastwise.jobs.job import ordered
 
 
 def test_equal_recipes_have_equal_keys_and_any_change_another() -> None:
     a = PGD(Linf(8 / 255), steps=10)
-    assert key(a) == key(PGD(Linf(8 / 255), steps=10))
+    assert recipe_key(a) == recipe_key(PGD(Linf(8 / 255), steps=10))
     changed = [a.at(0.03), replace(a, steps=11), replace(a, keep="fooled"), replace(a, step=0.007)]
-    assert len({key(r) for r in [a, *changed]}) == 5
+    assert len({recipe_key(r) for r in [a, *changed]}) == 5
 
 
 def test_one_and_one_point_zero_are_one_value() -> None:
@@ -34,12 +34,12 @@ def test_one_and_one_point_zero_are_one_value() -> None:
     class R:
         x: float
 
-    assert R(1) == R(1.0) and key(R(1)) == key(R(1.0)) and key(R(1)) != key(R(1.5))
+    assert R(1) == R(1.0) and recipe_key(R(1)) == recipe_key(R(1.0)) and recipe_key(R(1)) != recipe_key(R(1.5))
 
 
 def test_keys_do_not_change_between_versions() -> None:
     """A golden key: if this fails, every cached result of every user is lost; change it knowingly."""
-    text = canonical(PGD(Linf(0.1), step=0.025, steps=20))
+    text = canonical_json(PGD(Linf(0.1), step=0.025, steps=20))
     assert json.loads(text) == {
         "type": "PGD",
         "ball": {"type": "Linf", "eps": 0.1},
@@ -51,7 +51,7 @@ def test_keys_do_not_change_between_versions() -> None:
         "momentum": 0,
         "patience": 0,
     }
-    assert key(PGD(Linf(0.1), step=0.025, steps=20)) == "0f84c91f7c173232"
+    assert recipe_key(PGD(Linf(0.1), step=0.025, steps=20)) == "0f84c91f7c173232"
 
 
 def test_fields_that_are_not_part_of_the_recipe_are_left_out() -> None:
@@ -60,15 +60,15 @@ def test_fields_that_are_not_part_of_the_recipe_are_left_out() -> None:
         digest: str
         model: object = field(compare=False, metadata={"recipe": False})
 
-    assert plain(R("ab", object())) == {"type": "R", "digest": "ab"}
-    assert R("ab", 1) == R("ab", 2) and key(R("ab", 1)) == key(R("ab", 2)) != key(R("cd", 1))
+    assert to_plain_json(R("ab", object())) == {"type": "R", "digest": "ab"}
+    assert R("ab", 1) == R("ab", 2) and recipe_key(R("ab", 1)) == recipe_key(R("ab", 2)) != recipe_key(R("cd", 1))
 
     @dataclass(frozen=True)
     class Told:
         model: object = field(metadata={"recipe": True})
 
     with pytest.raises(ValueError, match="a recipe"):
-        plain((R("ab", 1), Told(object())))
+        to_plain_json((R("ab", 1), Told(object())))
 
 
 def test_a_type_may_be_renamed_and_its_key_stays() -> None:
@@ -83,7 +83,7 @@ def test_a_type_may_be_renamed_and_its_key_stays() -> None:
         recipe_name: ClassVar[str] = "PGD"
 
     renamed = ProjectedGradientAscent(SupremumBall(0.1), step=0.025, steps=20)  # type: ignore[arg-type]
-    assert key(renamed) == key(PGD(Linf(0.1), step=0.025, steps=20)) == "0f84c91f7c173232"
+    assert recipe_key(renamed) == recipe_key(PGD(Linf(0.1), step=0.025, steps=20)) == "0f84c91f7c173232"
 
 
 def test_a_subclass_does_not_inherit_the_name_of_another_recipe() -> None:
@@ -91,7 +91,7 @@ def test_a_subclass_does_not_inherit_the_name_of_another_recipe() -> None:
     class Stronger(PGD):
         pass
 
-    assert plain(Stronger())["type"] == "Stronger" and key(Stronger()) != key(PGD())
+    assert to_plain_json(Stronger())["type"] == "Stronger" and recipe_key(Stronger()) != recipe_key(PGD())
 
 
 def test_a_field_that_came_later_leaves_older_keys_alone() -> None:
@@ -108,7 +108,7 @@ def test_a_field_that_came_later_leaves_older_keys_alone() -> None:
         x: int = 1
         y: int = field(default=0, metadata=ADDED_LATER)
 
-    assert key(Before()) == key(Since()) != key(Since(y=1))
+    assert recipe_key(Before()) == recipe_key(Since()) != recipe_key(Since(y=1))
 
 
 def all_recipe_types() -> dict[str, list[str]]:
@@ -138,7 +138,7 @@ def test_names_and_fields_of_recipes_change_only_knowingly() -> None:
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), [1], {"a": 1}, torch.zeros(2), object(), PGD])
 def test_what_is_not_a_value_is_refused(bad: object) -> None:
     with pytest.raises(ValueError, match="a recipe"):
-        plain(bad)
+        to_plain_json(bad)
 
 
 def test_a_plan_does_each_thing_once_and_needs_first() -> None:
@@ -178,7 +178,7 @@ def test_sha256_separates_its_parts() -> None:
 
 def test_the_first_difference_is_named_with_its_path() -> None:
     a = {"ball": {"eps": 0.1, "type": "Linf"}, "steps": 20}
-    assert difference(a, a) == ""
-    assert difference(a, {"ball": {"eps": 0.2, "type": "Linf"}, "steps": 10}) == "ball.eps 0.1 and 0.2"
-    assert difference(a, {"ball": {"eps": 0.1, "type": "Linf"}}) == "steps 20 and null"
-    assert difference([1], [2]) == "value [1] and [2]"
+    assert describe_difference(a, a) == ""
+    assert describe_difference(a, {"ball": {"eps": 0.2, "type": "Linf"}, "steps": 10}) == "ball.eps 0.1 and 0.2"
+    assert describe_difference(a, {"ball": {"eps": 0.1, "type": "Linf"}}) == "steps 20 and null"
+    assert describe_difference([1], [2]) == "value [1] and [2]"

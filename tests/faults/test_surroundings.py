@@ -13,7 +13,7 @@ import pytest
 
 from leastwise.audit.auditor import Step
 from leastwise.audit.evidence import EVIDENCE_FILE
-from leastwise.core.files import LOCK, locked
+from leastwise.core.files import LOCK, lock_folder
 from leastwise.jobs.audit import audit_task
 from leastwise.jobs.executor import HERE, Piece, Work
 from leastwise.jobs.folder import Clock
@@ -56,11 +56,11 @@ def test_a_second_run_is_refused_by_name_and_a_dead_one_is_taken_over(
 
 
 def test_the_lock_goes_with_the_run_whatever_happens(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), locked(tmp_path):
+    with pytest.raises(KeyError), lock_folder(tmp_path):
         raise KeyError
     assert list(tmp_path.iterdir()) == []
-    with locked(tmp_path), pytest.raises(ValueError, match=f"process {os.getpid()} on"):
-        with locked(tmp_path):
+    with lock_folder(tmp_path), pytest.raises(ValueError, match=f"process {os.getpid()} on"):
+        with lock_folder(tmp_path):
             pass
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from leastwise.attacks.threats import Linf
 from leastwise.audit.auditor import audit
 from leastwise.audit.evidence import parse_evidence
-from leastwise.core.parsing import number, numbers, seconds
+from leastwise.core.parsing import parse_number, parse_numbers, parse_seconds
 from leastwise.data.classes import DIGITS
 from leastwise.data.readers.arrays import read_npy, read_npz
 from leastwise.data.readers.cifar import read_cifar10, read_cifar100
@@ -54,7 +54,7 @@ def test_gates(text: str) -> None:
 @FEW
 @given(st.text(max_size=30) | of(NUMBERS, 6))
 def test_numbers(text: str) -> None:
-    for parser in (lambda t: number(t, "eps"), lambda t: numbers(t, "mean"), seconds):
+    for parser in (lambda t: parse_number(t, "eps"), lambda t: parse_numbers(t, "mean"), parse_seconds):
         with suppress(ValueError):
             parser(text)
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from leastwise.insight.agreement import rank_correlation
-from leastwise.insight.confusion import confusion, in_flow, symmetry
-from leastwise.insight.explain import crossed, explain, split_in_two
+from leastwise.insight.confusion import count_confusions, in_flow, measure_symmetry
+from leastwise.insight.explain import correlate_halves, explain_classes, split_in_two
 from leastwise.insight.features import Moments, inter_class_similarity
 from tests.insight.evidence_of_logits import evidence_of, predicting, random_evidence
 
@@ -14,10 +14,10 @@ GROUPS = (("insects", (0, 1)), ("mammals", (2, 3, 4)))
 
 def test_an_explanation_is_its_parts() -> None:
     evidence = random_evidence(groups=GROUPS)
-    found = explain(evidence, "pgd")
-    matrix = confusion(evidence, "pgd")
+    found = explain_classes(evidence, "pgd")
+    matrix = count_confusions(evidence, "pgd")
     assert (found.confusion == matrix).all() and found.in_flow == pytest.approx(in_flow(matrix))
-    assert found.attractor == int(in_flow(matrix).argmax()) and found.symmetry == symmetry(matrix)
+    assert found.attractor == int(in_flow(matrix).argmax()) and found.symmetry == measure_symmetry(matrix)
     assert found.inside is not None and found.communities is not None
     assert np.isnan(found.accuracy[2]) and found.accuracy[0] == matrix[0, 0] / matrix[0].sum()
     assert set(found.predicts) == set(found.candidates) == {"clean accuracy", "entropy", "variance of confidence"}
@@ -26,7 +26,7 @@ def test_an_explanation_is_its_parts() -> None:
 
 def test_without_superclasses_or_mistakes_there_is_less_to_say() -> None:
     labels = np.repeat(np.arange(5), 4)
-    found = explain(evidence_of({"clean": predicting(labels, 5)}, labels), "clean")
+    found = explain_classes(evidence_of({"clean": predicting(labels, 5)}, labels), "clean")
     assert found.inside is None and found.communities is None and found.attractor is None
     assert np.isnan(found.predicts["entropy"].rho)
 
@@ -45,7 +45,7 @@ def test_similar_classes_are_found_to_be_the_weak_ones() -> None:
     evidence = evidence_of({"clean": predicting(labels, k), "pgd": logits}, labels, names=tuple("abcdefgh"))
     features = np.stack([np.cos(angles), np.sin(angles)], 1)[labels]
     moments = Moments.of(features, labels, k)
-    found = explain(evidence, "pgd", found=moments)
+    found = explain_classes(evidence, "pgd", found=moments)
     assert found.candidates["similarity to another class"] == pytest.approx(inter_class_similarity(moments.means))
     best = found.predicts["similarity to another class"]
     assert best.rho < -0.9 and best.high < 0 and best.p < 0.01
@@ -68,7 +68,7 @@ def test_classes_that_are_all_alike_do_not_seem_to_follow_each_other(k: int, eac
             name: predicting(np.where(hit, labels, wrong), k) for name, hit in (("clean", clean), ("pgd", robust))
         }
         evidence = evidence_of(logits, labels, names=names)
-        found = crossed(evidence, "pgd", "clean")["clean accuracy"]
+        found = correlate_halves(evidence, "pgd", "clean")["clean accuracy"]
         sure += found.low > 0 or found.high < 0
         rho.append(found.rho)
         both = (evidence.tally(name).accuracy.numpy() for name in ("clean", "pgd"))
@@ -85,7 +85,7 @@ def test_the_clean_accuracy_of_classes_that_differ_still_predicts() -> None:
     logits = {
         n: predicting(np.where(hit, labels, (labels + 1) % k), k) for n, hit in (("clean", clean), ("pgd", robust))
     }
-    found = crossed(evidence_of(logits, labels, names=tuple("abcdefghij")), "pgd", "clean")["clean accuracy"]
+    found = correlate_halves(evidence_of(logits, labels, names=tuple("abcdefghij")), "pgd", "clean")["clean accuracy"]
     assert found.rho > 0.85 and found.low > 0.4 and found.p < 0.01
 
 

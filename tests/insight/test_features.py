@@ -15,12 +15,12 @@ from leastwise.insight.features import (
     inter_class_similarity,
     intra_class_variance,
     mean_logit_similarity,
-    moments,
+    measure_moments,
     most_similar,
     own_plane,
     plane_through,
     principal_plane,
-    scatter,
+    project_images,
 )
 from leastwise.models.classifier import Classifier, wrap
 from leastwise.models.zoo.registry import build
@@ -64,7 +64,7 @@ def test_moments_add_in_any_order_and_around_a_large_mean(cloud: tuple[np.ndarra
 
 def test_streamed_moments_of_a_network_are_those_of_all_its_features(unbalanced: Dataset) -> None:
     model = build("small", SHAPE, K, seed=3).train()
-    found = moments(model, unbalanced, batch_size=8)
+    found = measure_moments(model, unbalanced, batch_size=8)
     assert model.training  # the mode it came in
     model.eval()
     with torch.no_grad():
@@ -88,7 +88,7 @@ def test_memory_does_not_grow_with_the_images() -> None:
     def peak(n: int) -> int:
         data = Dataset.of(np.zeros((n, 1, 1, 1), np.uint8), np.arange(n) % 2)
         tracemalloc.start()
-        moments(model, data, batch_size=10)
+        measure_moments(model, data, batch_size=10)
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return most
@@ -99,7 +99,7 @@ def test_memory_does_not_grow_with_the_images() -> None:
 def test_empty_data_is_refused(unbalanced: Dataset) -> None:
     nothing = unbalanced.where(np.zeros(len(unbalanced), bool))
     with pytest.raises(ValueError, match="no examples"):
-        moments(build("convnet", SHAPE, K), nothing)
+        measure_moments(build("convnet", SHAPE, K), nothing)
 
 
 def test_similarity_is_the_largest_cosine_to_another_class() -> None:
@@ -184,7 +184,7 @@ def test_planes_that_do_not_exist_are_refused(cloud: tuple[np.ndarray, np.ndarra
 
 def test_scatter_of_a_network_with_two_features_is_its_features(unbalanced: Dataset) -> None:
     model: Classifier = build("small+2d", SHAPE, K, seed=1)
-    points, labels = scatter(model, unbalanced, own_plane(), batch_size=7)
+    points, labels = project_images(model, unbalanced, own_plane(), batch_size=7)
     with torch.no_grad():
         expected = model.eval().features(unbalanced.batch(np.arange(len(unbalanced))).x).numpy()
     assert points == pytest.approx(expected, abs=1e-6) and (labels == unbalanced.labels).all()

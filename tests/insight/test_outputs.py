@@ -8,15 +8,15 @@ import scipy.stats
 import torch
 
 from leastwise.core.counts import ClassFrame, Tally
-from leastwise.insight.accuracy_drop import accuracies, drop_shares, joint_share, resampled
+from leastwise.insight.accuracy_drop import class_accuracies, drop_shares, joint_share, resample_accuracies
 from leastwise.insight.agreement import (
     agreement_difference,
+    compare_profiles,
     mean_rank_correlation,
-    profile_similarity,
     rank_correlation,
 )
-from leastwise.insight.dynamics import convergence, overfitting
-from leastwise.insight.outputs import cvc, entropy, extremes, ranked
+from leastwise.insight.dynamics import measure_convergence, measure_overfitting
+from leastwise.insight.outputs import cvc, entropy, find_extremes, rank_by_confidence
 from tests.insight.evidence_of_logits import evidence_of, random_evidence
 
 K = 5
@@ -60,21 +60,21 @@ def test_p21_cvc_of_cosine_logits_is_tiny_whatever_they_are() -> None:
 
 def test_images_of_a_class_are_ranked_by_confidence_under_attack() -> None:
     evidence = random_evidence()
-    found = ranked(evidence, "pgd", 3).tolist()
+    found = rank_by_confidence(evidence, "pgd", 3).tolist()
     p = dict(zip(evidence.ids.tolist(), evidence.conditions["pgd"].p_true.tolist(), strict=True))
     members = evidence.ids[evidence.labels == 3].tolist()
     assert found == sorted(members, key=lambda i: (-p[i], i))
-    most, least = extremes(evidence, "pgd", 3, 4)
+    most, least = find_extremes(evidence, "pgd", 3, 4)
     assert most.tolist() == found[:4] and least.tolist() == found[::-1][:4]
-    assert ranked(evidence, "pgd", 2).tolist() == []
+    assert rank_by_confidence(evidence, "pgd", 2).tolist() == []
     with pytest.raises(ValueError, match="out of range"):
-        ranked(evidence, "pgd", 5)
+        rank_by_confidence(evidence, "pgd", 5)
 
 
 def test_equal_confidence_is_ranked_by_id_and_no_image_is_both_extremes() -> None:
     evidence = evidence_of({"pgd": np.zeros((5, K))}, np.zeros(5, int), ids=np.array([3, 5, 8, 9, 11]))
-    assert ranked(evidence, "pgd", 0).tolist() == [3, 5, 8, 9, 11]
-    most, least = extremes(evidence, "pgd", 0, 10)
+    assert rank_by_confidence(evidence, "pgd", 0).tolist() == [3, 5, 8, 9, 11]
+    most, least = find_extremes(evidence, "pgd", 0, 10)
     assert most.tolist() == [3, 5, 8] and least.tolist() == [11, 9]
 
 
@@ -98,7 +98,7 @@ def test_resampling_has_the_moments_of_a_bootstrap_and_keeps_models_paired() -> 
     labels = np.repeat([0, 1, 3], [40, 25, 60])
     a = hits(rng, labels, np.array([0.9, 0.5, 0, 0.7]))
     b = np.where(rng.random(len(a)) < 0.5, a, hits(rng, labels, np.array([0.6, 0.4, 0, 0.7])))
-    found = resampled([a, b], labels, 4, draws=4000)
+    found = resample_accuracies([a, b], labels, 4, draws=4000)
     assert np.isnan(found[:, :, 2]).all()
     for c in (0, 1, 3):
         x, y = a[labels == c].astype(float), b[labels == c].astype(float)
@@ -108,7 +108,7 @@ def test_resampling_has_the_moments_of_a_bootstrap_and_keeps_models_paired() -> 
         assert found[:, 0, c].std() == pytest.approx(x.std() / np.sqrt(n), rel=0.05)
         assert (found[:, 1, c] - found[:, 0, c]).std() == pytest.approx((y - x).std() / np.sqrt(n), rel=0.05)
     with pytest.raises(ValueError, match="same images"):
-        resampled([a, b[:3]], labels, 4)
+        resample_accuracies([a, b[:3]], labels, 4)
 
 
 def test_interval_of_a_joint_share_covers_the_truth() -> None:
@@ -121,7 +121,9 @@ def test_interval_of_a_joint_share_covers_the_truth() -> None:
         a, b = hits(rng, labels, before), hits(rng, labels, after)
         found = joint_share(a, b, labels, 4, (0, 1), seed=seed)
         assert found.low <= found.value <= found.high
-        assert found.value == pytest.approx(drop_shares(accuracies(a, labels, 4), accuracies(b, labels, 4))[:2].sum())
+        assert found.value == pytest.approx(
+            drop_shares(class_accuracies(a, labels, 4), class_accuracies(b, labels, 4))[:2].sum()
+        )
         covered += found.low <= truth <= found.high
     assert covered >= 52  # 95 % of 60 is 57; fewer than 52 has a chance below 1 %
 
@@ -130,7 +132,7 @@ def test_p22_profile_similarity_is_pearsons_correlation_and_that_of_the_frame() 
     rng = np.random.default_rng(0)
     correct = torch.from_numpy(rng.integers(0, 101, (3, 8)))
     n = torch.full((3, 8), 100)
-    found = profile_similarity((correct / n).double().numpy())
+    found = compare_profiles((correct / n).double().numpy())
     frame = ClassFrame(("a", "b", "c"), tuple("01234567"), n, correct)
     assert found.cosine == pytest.approx(np.corrcoef((correct / n).double().numpy()))
     assert found.cosine == pytest.approx(frame.similarity.numpy())
@@ -141,16 +143,16 @@ def test_permutation_null_of_profiles_is_that_of_all_orders() -> None:
     a = np.array([[0.1, 0.9, 0.4, 0.5, 0.3], [0.2, 0.7, 0.6, 0.4, 0.3]])
     r = np.corrcoef(a)[0, 1]
     exact = np.mean([np.corrcoef(a[0], a[1][list(order)])[0, 1] >= r - 1e-12 for order in permutations(range(5))])
-    found = profile_similarity(a, shuffles=4000)
+    found = compare_profiles(a, shuffles=4000)
     assert found.p[0, 1] == pytest.approx(exact, abs=0.012) and found.p[0, 1] == found.p[1, 0]
     assert np.isnan(found.p.diagonal()).all()
 
 
 def test_profiles_without_direction_or_common_classes() -> None:
     flat = np.array([[0.5, 0.5, 0.5], [0.1, 0.5, 0.9]])
-    assert np.isnan(profile_similarity(flat).cosine[0, 1]) and np.isnan(profile_similarity(flat).p[0, 1])
+    assert np.isnan(compare_profiles(flat).cosine[0, 1]) and np.isnan(compare_profiles(flat).p[0, 1])
     with pytest.raises(ValueError, match="two classes that all models have"):
-        profile_similarity(np.array([[0.1, np.nan], [np.nan, 0.2]]))
+        compare_profiles(np.array([[0.1, np.nan], [np.nan, 0.2]]))
 
 
 def test_agreement_difference_sees_which_group_agrees_more() -> None:
@@ -228,7 +230,7 @@ def tallies(accuracy: list[list[float]], n: int = 100) -> list[Tally]:
 def test_convergence_of_made_up_curves() -> None:
     steady = [0.1 * e for e in range(10)]
     wild = [0.5 + (0.2 if e % 2 else -0.2) for e in range(10)]
-    found = convergence(tallies([list(row) for row in zip(steady, wild, strict=True)]), last=0.4)
+    found = measure_convergence(tallies([list(row) for row in zip(steady, wild, strict=True)]), last=0.4)
     assert found.final == pytest.approx([np.mean(steady[-4:]), 0.5])
     assert found.mean == pytest.approx([0.45, 0.5])
     assert found.wobble[0] == pytest.approx(0, abs=1e-12)  # still rising is not wobbling
@@ -239,11 +241,11 @@ def test_convergence_of_made_up_curves() -> None:
 def test_overfitting_of_made_up_curves() -> None:
     train = tallies([[0.3, 0.3], [0.6, 0.5], [0.9, 0.6]])
     test = tallies([[0.3, 0.2], [0.5, 0.3], [0.2, 0.4]])
-    found = overfitting(train, test)
+    found = measure_overfitting(train, test)
     assert found.epoch == 1 and found.own_epoch.tolist() == [1, 2]
     assert found.lost == pytest.approx([0.3, -0.1]) and found.own_lost == pytest.approx([0.3, 0.0])
     assert found.gap == pytest.approx([0.7, 0.2])
     with pytest.raises(ValueError, match="same epochs"):
-        overfitting(train, test[:2])
+        measure_overfitting(train, test[:2])
     with pytest.raises(ValueError, match="no epochs"):
-        convergence([])
+        measure_convergence([])

@@ -13,8 +13,8 @@ from leastwise.audit.auditor import audit
 from leastwise.data.classes import CIFAR10_GROUPS, CIFAR100_GROUPS
 from leastwise.data.dataset import Dataset
 from leastwise.data.loading import load
-from leastwise.insight.confusion import against_groups, confusion, inside_groups, symmetry
-from leastwise.insight.features import inter_class_similarity, moments, most_similar
+from leastwise.insight.confusion import compare_with_groups, count_confusions, count_inside_groups, measure_symmetry
+from leastwise.insight.features import inter_class_similarity, measure_moments, most_similar
 from leastwise.insight.outputs import cvc
 from leastwise.models.classifier import Classifier
 from leastwise.models.load.resolve import resolve
@@ -42,7 +42,7 @@ def resnet20(test_data: Path, cifar10: Dataset) -> Classifier:
 
 def test_cat_and_dog_are_each_others_most_similar_class(resnet20: Classifier, cifar10: Dataset) -> None:
     """tradeoff2022, Fig. 2a: no class of a standard network is more similar to another than cat; §2.2: it is dog."""
-    means = moments(resnet20, cifar10).means
+    means = measure_moments(resnet20, cifar10).means
     found = inter_class_similarity(means)
     assert found.argmax() in (CAT, DOG) and most_similar(means)[[CAT, DOG]].tolist() == [DOG, CAT]
     assert found.min() > 0.6 and found.max() < 0.95  # the axis of the figure
@@ -53,8 +53,8 @@ def test_confusions_are_mutual_and_their_communities_are_the_superclasses(
 ) -> None:
     """Benz 2021, Fig. 12; Tian 2021, Table 2."""
     evidence = audit(resnet20, cifar10, (("clean", Clean()),))
-    matrix = confusion(evidence, "clean")
-    found = against_groups(matrix, CIFAR10_GROUPS, as_many=True)
+    matrix = count_confusions(evidence, "clean")
+    found = compare_with_groups(matrix, CIFAR10_GROUPS, as_many=True)
     assert found.agreement == 1
     assert combine_decisions(confusions_are_mutual_and_near(evidence, "clean", CIFAR10_GROUPS)) == "holds"
 
@@ -64,9 +64,9 @@ def test_confusions_on_cifar100_stay_inside_superclasses(test_data: Path) -> Non
     data = load(str(test_data / "cifar100_test.npz")).take(30)
     path = str(test_data / "nets" / "chenyaofo_cifar100_resnet20.pth")
     model = resolve(path, data.shape, data.names, "resnet20-b", (0.5070, 0.4865, 0.4409), (0.2673, 0.2564, 0.2761))
-    matrix = confusion(audit(model, data, (("clean", Clean()),)), "clean")
-    near = inside_groups(matrix, CIFAR100_GROUPS)
-    assert near.share > 5 * near.expected and symmetry(matrix).p < 0.01
+    matrix = count_confusions(audit(model, data, (("clean", Clean()),)), "clean")
+    near = count_inside_groups(matrix, CIFAR100_GROUPS)
+    assert near.share > 5 * near.expected and measure_symmetry(matrix).p < 0.01
     groups = {name: list(classes) for name, classes in CIFAR100_GROUPS}
     people, reptiles = groups["people"], groups["reptiles"]
     among = matrix[np.ix_(people, people)].sum() - np.trace(matrix[np.ix_(people, people)])

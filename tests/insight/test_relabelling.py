@@ -5,11 +5,19 @@ import pytest
 
 from leastwise.audit.evidence import Evidence
 from leastwise.insight.accuracy_drop import drop_shares, joint_share
-from leastwise.insight.agreement import profile_similarity, rank_correlation
-from leastwise.insight.confusion import affinity, communities, confusion, in_flow, inside_groups, modularity, symmetry
+from leastwise.insight.agreement import compare_profiles, rank_correlation
+from leastwise.insight.confusion import (
+    affinity,
+    count_confusions,
+    count_inside_groups,
+    find_communities,
+    in_flow,
+    measure_symmetry,
+    modularity,
+)
 from leastwise.insight.features import Moments, inter_class_similarity, intra_class_variance, mean_logit_similarity
-from leastwise.insight.homing import homing, homing_gain
-from leastwise.insight.outputs import cvc, entropy, ranked
+from leastwise.insight.homing import estimate_homing_gain, measure_homing
+from leastwise.insight.outputs import cvc, entropy, rank_by_confidence
 from tests.insight.evidence_of_logits import NAMES, evidence_of
 
 K, N = 5, 240
@@ -37,33 +45,35 @@ def test_p17_of_evidence() -> None:
         assert measure(new, "pgd") == pytest.approx(measure(old, "pgd")[ORDER])
     square = np.ix_(ORDER, ORDER)
     assert mean_logit_similarity(new, "pgd") == pytest.approx(mean_logit_similarity(old, "pgd")[square])
-    before, after = confusion(old, "pgd"), confusion(new, "pgd")
+    before, after = count_confusions(old, "pgd"), count_confusions(new, "pgd")
     assert (after == before[square]).all()
     assert in_flow(after) == pytest.approx(in_flow(before)[ORDER])
-    assert symmetry(after).score == pytest.approx(symmetry(before).score)
-    assert inside_groups(after, NEW_GROUPS).share == inside_groups(before, GROUPS).share
-    assert inside_groups(after, NEW_GROUPS).expected == pytest.approx(inside_groups(before, GROUPS).expected)
-    assert ranked(new, "pgd", int(NEW[3])).tolist() == ranked(old, "pgd", 3).tolist()
+    assert measure_symmetry(after).score == pytest.approx(measure_symmetry(before).score)
+    assert count_inside_groups(after, NEW_GROUPS).share == count_inside_groups(before, GROUPS).share
+    assert count_inside_groups(after, NEW_GROUPS).expected == pytest.approx(
+        count_inside_groups(before, GROUPS).expected
+    )
+    assert rank_by_confidence(new, "pgd", int(NEW[3])).tolist() == rank_by_confidence(old, "pgd", 3).tolist()
 
 
 def test_p17_of_communities_without_ties() -> None:
     old, new = both(1)
-    a, b = affinity(confusion(old, "pgd")), affinity(confusion(new, "pgd"))
-    assert modularity(b, communities(b)) == pytest.approx(modularity(a, communities(a)))
-    together = communities(a)[:, None] == communities(a)[None]
-    assert ((communities(b)[:, None] == communities(b)[None]) == together[np.ix_(ORDER, ORDER)]).all()
+    a, b = affinity(count_confusions(old, "pgd")), affinity(count_confusions(new, "pgd"))
+    assert modularity(b, find_communities(b)) == pytest.approx(modularity(a, find_communities(a)))
+    together = find_communities(a)[:, None] == find_communities(a)[None]
+    assert ((find_communities(b)[:, None] == find_communities(b)[None]) == together[np.ix_(ORDER, ORDER)]).all()
 
 
 def test_p17_of_homing() -> None:
     old, new = both(2)
     others = {j: both(10 + j) for j in range(K)}
-    found = homing(old, {j: pair[0] for j, pair in others.items()}, "pgd")
-    again = homing(new, {int(NEW[j]): pair[1] for j, pair in others.items()}, "pgd")
+    found = measure_homing(old, {j: pair[0] for j, pair in others.items()}, "pgd")
+    again = measure_homing(new, {int(NEW[j]): pair[1] for j, pair in others.items()}, "pgd")
     assert (again.homed == found.homed[np.ix_(ORDER, ORDER)]).all() and again.share == found.share
-    gain = homing_gain(old, {j: pair[0] for j, pair in others.items()}, "pgd")
-    assert homing_gain(new, {int(NEW[j]): pair[1] for j, pair in others.items()}, "pgd").value == pytest.approx(
-        gain.value
-    )
+    gain = estimate_homing_gain(old, {j: pair[0] for j, pair in others.items()}, "pgd")
+    assert estimate_homing_gain(
+        new, {int(NEW[j]): pair[1] for j, pair in others.items()}, "pgd"
+    ).value == pytest.approx(gain.value)
 
 
 def test_p17_of_features_and_profiles() -> None:
@@ -73,7 +83,7 @@ def test_p17_of_features_and_profiles() -> None:
     assert inter_class_similarity(new.means) == pytest.approx(inter_class_similarity(old.means)[ORDER])
     assert intra_class_variance(new) == pytest.approx(intra_class_variance(old)[ORDER])
     accuracy = rng.random((3, K))
-    assert profile_similarity(accuracy[:, ORDER]).cosine == pytest.approx(profile_similarity(accuracy).cosine)
+    assert compare_profiles(accuracy[:, ORDER]).cosine == pytest.approx(compare_profiles(accuracy).cosine)
     assert drop_shares(accuracy[0][ORDER], accuracy[0][ORDER] / 2) == pytest.approx(
         drop_shares(accuracy[0], accuracy[0] / 2)[ORDER]
     )

@@ -12,7 +12,7 @@ from leastwise.attacks.base import Clean
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Linf
 from leastwise.audit import evidence
-from leastwise.core.recipe import key
+from leastwise.core.recipe import recipe_key
 from leastwise.data.dataset import Dataset
 from leastwise.data.loading import load
 from leastwise.jobs.folder import SUMMARY, Task
@@ -111,7 +111,7 @@ def test_the_engine_trains_and_audits_once(tmp_path: Path) -> None:
     assert [e.fraction for e in events if isinstance(e, StepProgress)][-1] == 1
     lines = [json.loads(line) for line in (tmp_path / "m" / "epochs.jsonl").read_text().splitlines()]
     assert [line["epoch"] for line in lines] == [1, 2, 3] and sum(lines[0]["clean"]["n"]) == 100
-    assert json.loads((tmp_path / "m" / "recipe.json").read_text())["key"] == key(JOB)
+    assert json.loads((tmp_path / "m" / "recipe.json").read_text())["key"] == recipe_key(JOB)
 
     found = task(CHECK, tmp_path / "a", model=tmp_path / "m").run()
     loaded = evidence.load_evidence(found)

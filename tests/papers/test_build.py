@@ -15,8 +15,8 @@ from leastwise.attacks.transfer import Transfer
 from leastwise.audit.auditor import audit
 from leastwise.audit.evidence import Evidence
 from leastwise.insight.accuracy_drop import drop_shares
-from leastwise.insight.features import inter_class_similarity, moments, own_plane, scatter
-from leastwise.insight.homing import homing
+from leastwise.insight.features import inter_class_similarity, measure_moments, own_plane, project_images
+from leastwise.insight.homing import measure_homing
 from leastwise.models.classifier import Classifier
 from leastwise.models.zoo.registry import build
 from leastwise.papers.build import conditions, dataset
@@ -136,7 +136,7 @@ def test_smoke_homing_from_eleven_trainings() -> None:
     found = run("tian2021/fig4b")
     without = {c: found[f"without {c}"][1] for c in range(10)}
     full = found["full"][1]
-    result = homing(full, without, "pgd2")
+    result = measure_homing(full, without, "pgd2")
     assert (result.homed <= result.misclassified).all() and not result.homed.diagonal().any()
     assert len(homing_is_common_and_pairwise(full, without, "pgd2")) == 2
 
@@ -146,7 +146,7 @@ def test_smoke_similarity_of_three_trainings() -> None:
     (exhibit,) = select_exhibits("tradeoff2022/fig2")
     for role, (model, evidence) in run(exhibit.id).items():
         data = dataset(Images("fashion-mini", per_class=10))
-        assert inter_class_similarity(moments(model, data).means).shape == (10,), role
+        assert inter_class_similarity(measure_moments(model, data).means).shape == (10,), role
         assert evidence.k == 10
 
 
@@ -166,5 +166,5 @@ def test_smoke_coloured_digits_and_shares_of_the_drop() -> None:
 @pytest.mark.slow
 def test_smoke_features_of_a_network_with_two() -> None:
     net = trained(select_exhibits("tradeoff2022/fig4")[0]("smoke")["ST"][0].model)  # type: ignore[union-attr, arg-type]
-    points, labels = scatter(net, dataset(Images("fashion-mini", per_class=5)), own_plane())
+    points, labels = project_images(net, dataset(Images("fashion-mini", per_class=5)), own_plane())
     assert points.shape == (50, 2) and len(labels) == 50

@@ -9,7 +9,7 @@ from leastwise.attacks.makers import Threat
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.registry import listed, named
 from leastwise.attacks.threats import Linf
-from leastwise.core.recipe import key
+from leastwise.core.recipe import recipe_key
 from leastwise.data.augment.crops import AUGMENTATIONS
 from leastwise.data.classes import CIFAR100, CIFAR100_GROUPS
 from leastwise.data.registry import SOURCES
@@ -105,7 +105,7 @@ def passive(name: str) -> bool:
 @pytest.mark.parametrize("scale_name", SCALES)
 def test_recipes_have_keys_and_a_scale_is_part_of_them(scale_name: str) -> None:
     recipes, _ = list_recipes(tuple(EXHIBITS), scale_name)
-    assert len({key(recipe) for recipe in recipes}) == len(recipes)
+    assert len({recipe_key(recipe) for recipe in recipes}) == len(recipes)
     assert all(recipe.scale == scale_name for recipe in recipes)
     assert all(net.scale == scale_name for net in trainings(recipes))
 

@@ -12,7 +12,7 @@ from leastwise.attacks.pgd import PGD, Gaussian
 from leastwise.attacks.reachability import Everywhere
 from leastwise.attacks.threats import L2, Ball, Linf
 from leastwise.attacks.transfer import Surrogate, Transfer
-from leastwise.core.parsing import number
+from leastwise.core.parsing import parse_number
 from leastwise.data.corrupt.corruption import Corruption
 
 TEMPERATURE = 5.0  # 1/T of a plain `tpgd`: the value Tian et al. report for MART and HE
@@ -92,7 +92,7 @@ def corrupted(_: Threat, name: str, severity: str | None) -> Corrupted:
 
 
 def at_radius(threat: Threat, eps: str) -> Threat:
-    radius = number(eps, "eps")
+    radius = parse_number(eps, "eps")
     own = threat.ball.eps
     assert isinstance(own, float), "a named attack has one radius"
     return replace(threat, ball=threat.ball.at(radius), step=threat.step * radius / own if own else radius / 4)

@@ -16,8 +16,8 @@ from leastwise.attacks.cost import Passes, most_passes
 from leastwise.audit.evidence import Evidence, Record, join_records
 from leastwise.audit.record import make_record
 from leastwise.core.counts import Tally
-from leastwise.core.noise import Noise, shuffled
-from leastwise.core.recipe import canonical, key
+from leastwise.core.noise import Noise, random_order
+from leastwise.core.recipe import canonical_json, recipe_key
 from leastwise.core.types import Images, Labels, Logits
 from leastwise.data.dataset import Batch, Dataset
 from leastwise.models.classifier import Classifier, backward_bytes, inference, wrap
@@ -99,7 +99,7 @@ class Auditor:
 
     @property
     def key(self) -> str:
-        return key(self.recipe)
+        return recipe_key(self.recipe)
 
     def prepared(self, data: Dataset, form: Form | None = None) -> Prepared:
         """The model as attacks will use it: in the given form, or in the fastest one if there is enough to do.
@@ -114,7 +114,7 @@ class Auditor:
 
     def shards(self, data: Dataset) -> list["np.ndarray"]:
         """Positions of the examples, shard by shard. The order is random, so that every shard is like the whole."""
-        order = shuffled(torch.from_numpy(data.ids), self.recipe.seed, "shards").numpy()
+        order = random_order(torch.from_numpy(data.ids), self.recipe.seed, "shards").numpy()
         size = self.recipe.shard
         shards = [order[i : i + size] for i in range(0, len(order), size)]
         return [positions[np.argsort(data.ids[positions])] for positions in shards]
@@ -146,7 +146,7 @@ class Auditor:
     def evidence(self, data: Dataset, records: Mapping[str, Record]) -> Evidence:
         order = np.argsort(data.ids)
         labels = data.labels[order].astype(np.int32)
-        recipe = canonical(self.recipe)
+        recipe = canonical_json(self.recipe)
         return Evidence(data.ids[order], labels, data.names, records, recipe, data.groups, self.warnings)
 
     def piece(

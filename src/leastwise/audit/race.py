@@ -9,7 +9,7 @@ import torch
 
 from leastwise.audit.auditor import Auditor
 from leastwise.core.counts import Tally
-from leastwise.core.noise import shuffled
+from leastwise.core.noise import random_order
 from leastwise.data.dataset import Dataset
 from leastwise.models.classifier import Classifier
 from leastwise.statistics.intervals import CONFIDENCE
@@ -44,7 +44,7 @@ def check(data: Dataset) -> None:
 
 def lanes(auditor: Auditor, data: Dataset) -> list["np.ndarray"]:
     """The positions of every class's images, in an order drawn from the seed: no image twice, each as good as any."""
-    order = shuffled(torch.from_numpy(data.ids), auditor.recipe.seed, "race").numpy()
+    order = random_order(torch.from_numpy(data.ids), auditor.recipe.seed, "race").numpy()
     labels = data.labels[order]
     return [order[labels == c] for c in range(data.k)]
 

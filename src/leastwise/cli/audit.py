@@ -9,7 +9,7 @@ import tyro
 from leastwise.cli.options import threat_of
 from leastwise.cli.target import Target, echo
 from leastwise.cli.where import Where
-from leastwise.core.parsing import seconds
+from leastwise.core.parsing import parse_seconds
 from leastwise.report.terminal.screen import Screen
 
 INCOMPLETE = 3  # exit code: some shards could not be attacked, and the rest is reported
@@ -47,7 +47,7 @@ class Audit:
         radii = [radius.strip() for radius in self.eps.split(",")]
         for radius in radii[1:]:  # the first is looked at below
             threat_of(target.norm, radius, target.step)
-        budget = seconds(self.time_budget)
+        budget = parse_seconds(self.time_budget)
         console = Screen()
         model, data, threat, device = target.ready(console, radii[0], self.attack, where.threads(target.threads))
         from leastwise.attacks.registry import named_all, over_radii

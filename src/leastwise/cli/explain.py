@@ -111,8 +111,7 @@ class Explain:
         from leastwise.attacks.registry import named_all
         from leastwise.audit.auditor import make_auditor
         from leastwise.audit.evidence import load_evidence
-        from leastwise.insight.features import moments as moments_of_geometry
-        from leastwise.insight.features import own_plane, principal_plane, scatter
+        from leastwise.insight.features import measure_moments, own_plane, principal_plane, project_images
         from leastwise.jobs.audit import audit_task
         from leastwise.models.fast.prepare import FORMS
         from leastwise.report.explain.reasons import beside, carried, reasons
@@ -136,11 +135,11 @@ class Explain:
         moments, points = None, None
         size = {"batch_size": target.batch_size} if target.batch_size else {}
         try:
-            moments = moments_of_geometry(auditor.model, data, **size, device=device)
+            moments = measure_moments(auditor.model, data, **size, device=device)
             plane = own_plane() if moments.centre.shape[1] == 2 else None
             if plane is None and moments.centre.shape[1] > 2 and int((moments.n > 0).sum()) > 2:
                 plane = principal_plane(moments)
-            points = None if plane is None else scatter(auditor.model, data, plane, **size, device=device)[0]
+            points = None if plane is None else project_images(auditor.model, data, plane, **size, device=device)[0]
         except ValueError as reason:  # a black box, or a network without a last linear layer
             say(console, f"features were not looked at: {reason}")
         in_order = None if points is None else points[np.argsort(data.ids)]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 
-from leastwise.core.parsing import number
+from leastwise.core.parsing import parse_number
 from leastwise.core.text import first_line
 
 if TYPE_CHECKING:
@@ -23,11 +23,11 @@ def threat_of(norm: str, eps: str, step: str, keep: Keep = "fooled") -> "Threat"
     from leastwise.attacks.makers import Threat
     from leastwise.attacks.threats import L1, L2, Linf
 
-    radius = number(eps, "eps")
+    radius = parse_number(eps, "eps")
     if norm == "linf" and 1 < radius < math.inf:
         raise ValueError(f"eps is in pixel units and images span [0, 1], but saw {radius:g}: write {radius:g}/255")
     ball = Linf(radius) if norm == "linf" else L2(radius) if norm == "l2" else L1(radius)
-    return Threat(ball, number(step, "step") if step else radius / 4, keep)
+    return Threat(ball, parse_number(step, "step") if step else radius / 4, keep)
 
 
 def chosen_device(device: str, threads: int) -> str:

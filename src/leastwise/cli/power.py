@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from leastwise.core.parsing import number
+from leastwise.core.parsing import parse_number
 from leastwise.report.terminal.screen import Screen, say
 
 Between = Literal["models", "classes", "threshold"]
@@ -53,4 +53,4 @@ class Power:
 def share(text: str) -> float:
     """`0.03`, `3%`."""
     text = text.strip()
-    return number(text.removesuffix("%"), "a share") / (100 if text.endswith("%") else 1)
+    return parse_number(text.removesuffix("%"), "a share") / (100 if text.endswith("%") else 1)

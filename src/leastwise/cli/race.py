@@ -44,7 +44,7 @@ class Race:
         from leastwise.attacks.registry import named
         from leastwise.audit.auditor import make_auditor
         from leastwise.audit.race import RaceRecipe
-        from leastwise.core.recipe import key
+        from leastwise.core.recipe import recipe_key
         from leastwise.jobs.audit import race_task
         from leastwise.models.fast.prepare import FORMS
         from leastwise.report.terminal.race import race_sentence, show_race
@@ -53,7 +53,7 @@ class Race:
         conditions = ((self.attack, named(self.attack, threat)),)
         auditor = make_auditor(model, data, conditions, target.seed, target.batch_size, device, target.force)
         recipe = RaceRecipe(auditor.key, self.round, self.confidence)
-        folder = Path(self.out or f"results/race-{key(recipe)[:8]}")
+        folder = Path(self.out or f"results/race-{recipe_key(recipe)[:8]}")
         task = race_task(auditor, data, folder, recipe, FORMS.get(target.form), target.about)
         echo(console, target, auditor, data)
         if task.finished and not self.fresh:

@@ -124,7 +124,7 @@ def carried_out(
     """Trainings first, side by side on a cluster; then the audits, whose shards are spread over it."""
     from leastwise.audit.evidence import load_evidence
     from leastwise.core.files import write_json
-    from leastwise.core.recipe import key
+    from leastwise.core.recipe import recipe_key
     from leastwise.jobs.errands import Errand, train_all, training_errand
     from leastwise.jobs.folder import SUMMARY, Watch
     from leastwise.jobs.make import task as task_of_engine
@@ -136,7 +136,7 @@ def carried_out(
     from leastwise.training.base import Epoch
 
     labels = {job.model: str(cell) for cell, job in jobs.items()}
-    places = {job.model: out / f"train-{key(job.model)[:8]}" for job in jobs.values()}
+    places = {job.model: out / f"train-{recipe_key(job.model)[:8]}" for job in jobs.values()}
     errands = {training_errand(job, folder, device, threads): labels[job] for job, folder in places.items()}
 
     def watching(errand: Errand) -> Watch:
@@ -150,7 +150,7 @@ def carried_out(
         say(console, f"trained {number} of {len(errands)}: {errands[errand]}")
     rows: list[StudyRow] = []
     for cell, job in jobs.items():
-        folder = out / f"audit-{key(job)[:8]}"
+        folder = out / f"audit-{recipe_key(job)[:8]}"
         task = task_of_engine(job, folder, places[job.model], device)
         if not task.finished:
             with progress(console, f"audit {cell}", task.names) as watch:

@@ -9,7 +9,7 @@ import tyro
 from rich.console import Console
 
 from leastwise.cli.options import Keep, Norm, chosen_device, loaded, sized, threat_of, use_data_dir
-from leastwise.core.parsing import numbers
+from leastwise.core.parsing import parse_numbers
 
 if TYPE_CHECKING:
     from leastwise.attacks.makers import Threat
@@ -77,7 +77,7 @@ class Target:
     def ready(self, console: Console, eps: str, attack: str, threads: int = 0) -> Ready:
         """Everything loaded; `eps` is one radius. A misspelt name or number is found before the data are read."""
         threat = threat_of(self.norm, eps, self.step, self.keep)
-        mean, std = numbers(self.mean, "mean"), numbers(self.std, "std")
+        mean, std = parse_numbers(self.mean, "mean"), parse_numbers(self.std, "std")
         use_data_dir(self.data_dir)
         from leastwise.attacks.registry import listed
         from leastwise.attacks.transfer import Surrogate, surrogate

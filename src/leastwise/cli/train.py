@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from leastwise.cli.options import Norm, chosen_device, sized, threat_of, use_data_dir
-from leastwise.core.parsing import number, numbers
+from leastwise.core.parsing import parse_number, parse_numbers
 from leastwise.report.terminal.screen import Screen
 from leastwise.training.choices import CraftMode, Precision, SelectionRule
 
@@ -108,14 +108,14 @@ class Train:
     def run(self) -> None:
         use_data_dir(self.data_dir)
         device = chosen_device(self.device, self.threads)
-        from leastwise.core.recipe import key, name_of_type
+        from leastwise.core.recipe import name_of_type, recipe_key
         from leastwise.jobs.make import task as task_of_engine
         from leastwise.report.terminal.progress import progress
         from leastwise.report.terminal.screen import say
         from leastwise.training.registry import settings_text
 
         job = self.job()
-        folder = Path(self.out or f"results/train-{key(job)[:8]}")
+        folder = Path(self.out or f"results/train-{recipe_key(job)[:8]}")
         task = task_of_engine(job, folder, device=device, threads=self.threads)
         console = Screen(quiet=not task.ranks.first)
         objective = job.training.objective
@@ -166,7 +166,7 @@ class Train:
         if self.average:
             parts[self.average] = find_averaging(self.average)
         if self.awp:
-            parts["awp"] = AWP(number(self.awp, "awp"))
+            parts["awp"] = AWP(parse_number(self.awp, "awp"))
         parts = apply_settings(parts, self.set)
         training = Training(
             parts["method"],
@@ -185,7 +185,7 @@ class Train:
             test_at=whole_numbers(self.test_at, "test-at"),
         )
         data, only = sized(self.data, self.size), tuple(name.strip() for name in self.only.split(",") if name.strip())
-        mean, std = numbers(self.mean, "mean"), numbers(self.std, "std")
+        mean, std = parse_numbers(self.mean, "mean"), parse_numbers(self.std, "std")
         return Job(data, self.model, training, self.per_class or None, mean, std, only, self.start, self.extra)
 
     def augmentation(self) -> "Augment":

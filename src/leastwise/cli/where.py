@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from leastwise.core.parsing import seconds
+from leastwise.core.parsing import parse_seconds
 
 if TYPE_CHECKING:
     from leastwise.jobs.executor import Hands
@@ -45,7 +45,7 @@ class Where:
         given = [name for name in ("scheduler", "workers", "tls", "shard_limit") if getattr(self, name)]
         if given and not self.apart:
             raise ValueError(f"--{given[0].replace('_', '-')} needs --engine dask")
-        seconds(self.shard_limit, "--shard-limit")
+        parse_seconds(self.shard_limit, "--shard-limit")
         if self.workers < 0:
             raise ValueError(f"--workers must be 1 or more, or 0 for one per processor, but saw {self.workers}")
         if self.scheduler and self.workers:
@@ -65,6 +65,6 @@ class Where:
             raise ValueError("Dask is not installed: pip install 'leastwise[cluster]'") from None
         folder = Path(self.tls) if self.tls else None
         count = 0 if self.scheduler else self.workers or processors()
-        limit = seconds(self.shard_limit, "--shard-limit")
+        limit = parse_seconds(self.shard_limit, "--shard-limit")
         with connected(self.scheduler, count, folder, self.plain_tcp, limit) as hands:
             yield hands

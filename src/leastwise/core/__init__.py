@@ -10,15 +10,15 @@ from leastwise.core.lazy import lazy_names
 if TYPE_CHECKING:
     from leastwise.core.counts import ClassFrame, Tally
     from leastwise.core.noise import Noise
-    from leastwise.core.recipe import key, plain
+    from leastwise.core.recipe import recipe_key, to_plain_json
 
-__all__ = ["ClassFrame", "Noise", "Tally", "key", "plain"]
+__all__ = ["ClassFrame", "Noise", "Tally", "recipe_key", "to_plain_json"]
 
 __getattr__ = lazy_names(
     __name__,
     {
         "noise": "Noise",
         "counts": "Tally ClassFrame",
-        "recipe": "key plain",
+        "recipe": "recipe_key to_plain_json",
     },
 )

@@ -27,7 +27,7 @@ def write_atomic(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         # mkstemp makes private files; a result should be as readable as any other file of the user's.
-        temporary.chmod(0o666 & ~current_umask())
+        temporary.chmod(0o666 & ~read_umask())
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -45,7 +45,7 @@ def check_writable(folder: Path) -> None:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """A folder for one process at a time; whoever comes second is told who is there.
 
     The system lets go of the lock when a process dies, so what a dead one left of it is taken over.
@@ -59,7 +59,7 @@ def locked(folder: Path) -> Iterator[None]:
         except BlockingIOError:
             holder = one_line(os.pread(handle, 200, 0).decode(errors="replace")) or "another process"
             raise ValueError(f"{holder} is working in {folder}: wait for it, or choose another folder") from None
-        if not still_there(path, handle):  # its last holder removed it between our two steps
+        if not is_still_there(path, handle):  # its last holder removed it between our two steps
             raise ValueError(f"another process was working in {folder} until now: give the same command again")
         with suppress(OSError):  # a full disk: the lock holds all the same
             os.ftruncate(handle, 0)
@@ -72,7 +72,7 @@ def locked(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def still_there(path: Path, handle: int) -> bool:
+def is_still_there(path: Path, handle: int) -> bool:
     try:
         return os.path.samestat(path.stat(), os.fstat(handle))
     except FileNotFoundError:
@@ -90,7 +90,7 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def current_umask() -> int:
+def read_umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -28,7 +28,7 @@ def soft_ce(z: Logits, target: Logits) -> PerExample:
     return -(target * z.log_softmax(dim=1)).sum(dim=1)
 
 
-def smooth(
+def smooth_labels(
     y: Labels, k: int, alpha: float, convention: SmoothingConvention = "all", dtype: torch.dtype = torch.float32
 ) -> Tensor:
     """Label-smoothing targets `[b k]`.

@@ -24,10 +24,12 @@ ROUND_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 KEY_INCREMENTS = (0x9E3779B9, 0xBB67AE85)
 ROUNDS = 10
 
-Words = Int[Tensor, "..."]  # unsigned 32-bit words, held in int64
+RandomWords = Int[Tensor, "..."]  # unsigned 32-bit words, held in int64
 
 
-def philox(counter: tuple[Words, Words, Words, Words], key: tuple[int, int]) -> tuple[Words, Words, Words, Words]:
+def philox(
+    counter: tuple[RandomWords, RandomWords, RandomWords, RandomWords], key: tuple[int, int]
+) -> tuple[RandomWords, RandomWords, RandomWords, RandomWords]:
     """Four random words for each counter. In place on copies: half of the time would go into new memory."""
     c0, c1, c2, c3 = (word.clone() for word in counter)
     high = torch.empty_like(c0)
@@ -101,7 +103,7 @@ class Noise:
         return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:8], "little")
 
 
-def shuffled(ids: Int[Tensor, " n"], seed: int, purpose: str, draw: int = 0) -> Rows:
+def random_order(ids: Int[Tensor, " n"], seed: int, purpose: str, draw: int = 0) -> Rows:
     """A random order of the examples: positions sorted by a 64-bit word that belongs to each id.
 
     Removing an example leaves the order of the others as it was.

@@ -5,7 +5,7 @@ import re
 UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600}
 
 
-def number(text: str, name: str) -> float:
+def parse_number(text: str, name: str) -> float:
     """`0.1`, `8/255`."""
     above, slash, below = text.partition("/")
     try:
@@ -14,12 +14,12 @@ def number(text: str, name: str) -> float:
         raise ValueError(f"{name} must be a number such as 0.1 or 8/255, but saw {text!r}") from None
 
 
-def numbers(text: str, name: str) -> tuple[float, ...]:
+def parse_numbers(text: str, name: str) -> tuple[float, ...]:
     """`0.49,0.48,0.45`; nothing for an empty text."""
-    return tuple(number(part, name) for part in text.split(",")) if text else ()
+    return tuple(parse_number(part, name) for part in text.split(",")) if text else ()
 
 
-def seconds(text: str, name: str = "the time budget") -> float | None:
+def parse_seconds(text: str, name: str = "the time budget") -> float | None:
     """`90s`, `20m`, `1.5h`; None for an empty text."""
     if not text:
         return None

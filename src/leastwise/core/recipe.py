@@ -25,7 +25,7 @@ def name_of_type(kind: type) -> str:
     return str(vars(kind).get("recipe_name", kind.__name__))
 
 
-def plain(value: Any) -> Any:
+def to_plain_json(value: Any) -> Any:
     """The recipe as JSON values; a dataclass becomes an object with the `recipe_name` of its type.
 
     Left out are fields with `metadata={"recipe": False}`, such as a network whose digest stands beside it. They must
@@ -39,40 +39,40 @@ def plain(value: Any) -> Any:
                 raise ValueError(f"a recipe holds finite numbers only, but saw {value}: replace it by a finite value")
             return int(value) if value.is_integer() else value  # 1.0 and 1 are equal, so they have one key
         case tuple():
-            return [plain(v) for v in value]
+            return [to_plain_json(v) for v in value]
     if is_dataclass(value) and not isinstance(value, type):
-        told = [f for f in fields(value) if is_told(f, getattr(value, f.name))]
-        return {"type": name_of_type(type(value))} | {f.name: plain(getattr(value, f.name)) for f in told}
+        told = [f for f in fields(value) if is_in_recipe(f, getattr(value, f.name))]
+        return {"type": name_of_type(type(value))} | {f.name: to_plain_json(getattr(value, f.name)) for f in told}
     raise ValueError(
         f"a recipe is made of numbers, strings, tuples and frozen dataclasses, but saw {type(value).__name__}: "
         "give a plain value instead"
     )
 
 
-def is_told(field: Field[Any], value: Any) -> bool:
+def is_in_recipe(field: Field[Any], value: Any) -> bool:
     rule = field.metadata.get("recipe", True)
     return value != field.default if rule == ADDED_LATER["recipe"] else bool(rule)
 
 
-def canonical(value: Any) -> str:
+def canonical_json(value: Any) -> str:
     """One text per recipe: sorted keys, no spaces, plain ASCII."""
-    return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return json.dumps(to_plain_json(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def key_of_json(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]
 
 
-def key(value: Any) -> str:
+def recipe_key(value: Any) -> str:
     """The recipe's cache key."""
-    return key_of_json(canonical(value))
+    return key_of_json(canonical_json(value))
 
 
-def difference(a: Any, b: Any, path: str = "") -> str:
+def describe_difference(a: Any, b: Any, path: str = "") -> str:
     """Where two plain JSON values first differ, such as `ball.eps 0.01 and 0.1`; empty if they do not."""
     if isinstance(a, dict) and isinstance(b, dict):
         for name in sorted(a.keys() | b.keys()):
-            found = difference(a.get(name), b.get(name), f"{path}.{name}" if path else name)
+            found = describe_difference(a.get(name), b.get(name), f"{path}.{name}" if path else name)
             if found:
                 return found
         return ""

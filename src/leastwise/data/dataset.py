@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Int, UInt8
 
 from leastwise.core.files import sha256
-from leastwise.core.noise import shuffled
+from leastwise.core.noise import random_order
 from leastwise.core.text import escape_unprintable
 from leastwise.core.types import Images, Labels
 from leastwise.data.classes import Groups
@@ -157,7 +157,7 @@ class Dataset:
                 f"taking {valid_per_class} validation images per class would leave nothing to train on for "
                 f"{', '.join(short)}: ask for fewer"
             )
-        order = shuffled(torch.from_numpy(self.ids), seed, "split").numpy()
+        order = random_order(torch.from_numpy(self.ids), seed, "split").numpy()
         valid = self.place_in_class(order) < valid_per_class
         return self.where(~valid), self.where(valid)
 

@@ -40,22 +40,22 @@ def joint_share(
     seed: int = 0,
 ) -> Estimate:
     """The share of the fall that some classes carry together, with a bootstrap interval over the same images."""
-    shares = drop_shares(accuracies(before, labels, k), accuracies(after, labels, k))
-    drawn_again = resampled([before, after], labels, k, seed)
+    shares = drop_shares(class_accuracies(before, labels, k), class_accuracies(after, labels, k))
+    drawn_again = resample_accuracies([before, after], labels, k, seed)
     lost = drawn_again[:, 0] - drawn_again[:, 1]
     total = np.nansum(lost, axis=1)
     fell = total > RESIDUE * k
     drawn = lost[:, list(classes)].sum(1)[fell] / total[fell]
-    return Estimate(float(shares[list(classes)].sum()), *percentiles(drawn, confidence))
+    return Estimate(float(shares[list(classes)].sum()), *percentile_interval(drawn, confidence))
 
 
-def accuracies(hits: Hits, labels: Int[np.ndarray, " n"], k: int) -> ClassValues:
+def class_accuracies(hits: Hits, labels: Int[np.ndarray, " n"], k: int) -> ClassValues:
     n = np.bincount(labels, minlength=k)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.bincount(labels[hits], minlength=k) / n
 
 
-def resampled(
+def resample_accuracies(
     hits: Sequence[OneRun], labels: Int[np.ndarray, " n"], k: int, seed: int = 0, draws: int = DRAWS
 ) -> Float[np.ndarray, "draws m k"]:
     """Class accuracies of several models on images drawn again with replacement, class by class, the same for all.
@@ -75,7 +75,7 @@ def resampled(
     return found
 
 
-def percentiles(values: Float[np.ndarray, " n"], confidence: float = CONFIDENCE) -> tuple[float, float]:
+def percentile_interval(values: Float[np.ndarray, " n"], confidence: float = CONFIDENCE) -> tuple[float, float]:
     if not len(values):
         return float("nan"), float("nan")
     tail = (1 - confidence) / 2

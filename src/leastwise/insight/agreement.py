@@ -6,22 +6,23 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtri
-from scipy.stats import rankdata
 
-from leastwise.insight.accuracy_drop import CONFIDENCE, DRAWS, Estimate, percentiles
+from leastwise.insight.accuracy_drop import CONFIDENCE, DRAWS, Estimate, percentile_interval
 from leastwise.insight.confusion import SHUFFLES
 from leastwise.statistics.intervals import ClassValues
 
 Profiles = Float[np.ndarray, "m k"]  # class accuracies of several models
 MoreProfiles = Float[np.ndarray, "others k"]
-Pairs = Float[np.ndarray, "m m"]
+ModelPairs = Float[np.ndarray, "m m"]
 Splits = Float[np.ndarray, "s k"]  # something of each class, once for each way to split its images
 
 
 @dataclass(frozen=True, eq=False)
 class ProfileSimilarity:
-    cosine: Pairs  # of the deviations from the class mean (Benz 2021): Pearson's correlation; NaN without direction
-    p: Pairs  # of a cosine this high if the classes of one model were in any order; NaN on the diagonal
+    cosine: (
+        ModelPairs  # of the deviations from the class mean (Benz 2021): Pearson's correlation; NaN without direction
+    )
+    p: ModelPairs  # of a cosine this high if the classes of one model were in any order; NaN on the diagonal
 
     @property
     def mean(self) -> float:
@@ -29,7 +30,7 @@ class ProfileSimilarity:
         return mean_pair(self.cosine)
 
 
-def profile_similarity(accuracy: Profiles, seed: int = 0, shuffles: int = SHUFFLES) -> ProfileSimilarity:
+def compare_profiles(accuracy: Profiles, seed: int = 0, shuffles: int = SHUFFLES) -> ProfileSimilarity:
     """Cosines of the deviations of every two models with a permutation null, over the classes that all models have."""
     d = deviations(accuracy)
     m, k = d.shape
@@ -38,7 +39,7 @@ def profile_similarity(accuracy: Profiles, seed: int = 0, shuffles: int = SHUFFL
     as_high = np.zeros((m, m))
     for _ in range(shuffles):
         shuffled = d @ d[:, rng.permutation(k)].T
-        as_high += scaled(shuffled, d) >= found - 1e-12
+        as_high += scale_products(shuffled, d) >= found - 1e-12
     # Which of two models is shuffled makes no difference but for chance: both ways are averaged.
     p = (1 + (as_high + as_high.T) / 2) / (1 + shuffles)
     return ProfileSimilarity(found, np.where(np.isnan(found) | np.eye(m, dtype=bool), np.nan, p))
@@ -52,25 +53,25 @@ def deviations(accuracy: Profiles) -> Profiles:
     return common - common.mean(1, keepdims=True)
 
 
-def cosine_matrix(d: Profiles) -> Pairs:
-    return scaled(d @ d.T, d)
+def cosine_matrix(d: Profiles) -> ModelPairs:
+    return scale_products(d @ d.T, d)
 
 
-def scaled(products: Pairs, d: Profiles) -> Pairs:
+def scale_products(products: ModelPairs, d: Profiles) -> ModelPairs:
     norms = np.sqrt((d**2).sum(1))
     # Equal accuracies leave rounding residue after the subtraction; it is no direction.
     norms = np.where(norms > 1e-12, norms, np.nan)
     return products / np.outer(norms, norms)
 
 
-def mean_pair(cosine: Pairs) -> float:
+def mean_pair(cosine: ModelPairs) -> float:
     pairs = cosine[np.triu_indices(len(cosine), 1)]
     return float(pairs.mean()) if len(pairs) else float("nan")
 
 
 def mean_agreement(accuracy: Profiles, confidence: float = CONFIDENCE, seed: int = 0, draws: int = DRAWS) -> Estimate:
     """Mean cosine of every two models, with a bootstrap interval over classes."""
-    return over_classes(deviations(accuracy), lambda d: mean_pair(cosine_matrix(d)), confidence, seed, draws)
+    return bootstrap_classes(deviations(accuracy), lambda d: mean_pair(cosine_matrix(d)), confidence, seed, draws)
 
 
 def agreement_difference(
@@ -82,17 +83,17 @@ def agreement_difference(
     def difference(d: Profiles) -> float:
         return mean_pair(cosine_matrix(d[m:])) - mean_pair(cosine_matrix(d[:m]))
 
-    return over_classes(deviations(np.concatenate([a, b])), difference, confidence, seed, draws)
+    return bootstrap_classes(deviations(np.concatenate([a, b])), difference, confidence, seed, draws)
 
 
-def over_classes(
+def bootstrap_classes(
     d: Profiles, statistic: Callable[[Profiles], float], confidence: float, seed: int, draws: int
 ) -> Estimate:
     """Percentiles of a statistic over classes drawn again; draws in which some model has no direction do not count."""
     k = d.shape[1]
     some = (d[:, classes] for classes in np.random.default_rng(seed).integers(0, k, (draws, k)))
     drawn = np.array([statistic(again - again.mean(1, keepdims=True)) for again in some])
-    return Estimate(statistic(d), *percentiles(drawn[~np.isnan(drawn)], confidence))
+    return Estimate(statistic(d), *percentile_interval(drawn[~np.isnan(drawn)], confidence))
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,9 @@ def mean_rank_correlation(
     nan = float("nan")
     if n < 2:
         return RankCorrelation(n, nan, nan, nan, nan)
-    a, b = (directions(rankdata(part, axis=1)) for part in (x, y))
+    from scipy.stats import rankdata  # takes a second to import
+
+    a, b = (rank_directions(rankdata(part, axis=1)) for part in (x, y))
     if not (a.any(1) & b.any(1)).any():
         return RankCorrelation(n, nan, nan, nan, nan)
     rho = float(np.einsum("sk,sk->s", a, b).mean())
@@ -149,7 +152,7 @@ def mean_rank_correlation(
     return RankCorrelation(n, rho, min(rho, float(np.tanh(centre - half))), max(rho, float(np.tanh(centre + half))), p)
 
 
-def directions(ranks: Splits) -> Splits:
+def rank_directions(ranks: Splits) -> Splits:
     """Ranks minus their mean, of length 1; 0 where all are tied: such a split says nothing of any order."""
     d = ranks - ranks.mean(1, keepdims=True)
     norms = np.sqrt((d**2).sum(1, keepdims=True))

@@ -3,41 +3,40 @@
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
-from leastwise.audit.evidence import Evidence
+from leastwise.audit.evidence import ClassMatrix, Evidence
 from leastwise.data.classes import Groups
-from leastwise.insight.superclasses import Partition, partition
+from leastwise.insight.superclasses import Partition, number_parts
 from leastwise.statistics.intervals import ClassValues
 
 SHUFFLES = 1999  # of permutation tests: p-values in steps of 1/2000
 
-Matrix = Int[np.ndarray, "k k"]
-Square = Float[np.ndarray, "k k"]
+ConfusionMatrix = Int[np.ndarray, "k k"]
 
 
-def confusion(evidence: Evidence, condition: str) -> Matrix:
+def count_confusions(evidence: Evidence, condition: str) -> ConfusionMatrix:
     """Counts; every row sums to the number of images of its class."""
     k = evidence.k
     pairs = evidence.labels.astype(np.int64) * k + evidence.conditions[condition].predicted
     return np.bincount(pairs, minlength=k * k).reshape(k, k)
 
 
-def mistakes(matrix: Matrix) -> Matrix:
+def keep_mistakes(matrix: ConfusionMatrix) -> ConfusionMatrix:
     """The matrix with an empty diagonal (Tian's misclassified confusion matrix)."""
     return matrix - np.diag(np.diag(matrix))
 
 
-def rates(matrix: Matrix) -> Square:
+def confusion_rates(matrix: ConfusionMatrix) -> ClassMatrix:
     """Each row as shares of its class; NaN for a class without images."""
     n = matrix.sum(1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(n > 0, matrix / n, np.nan)
 
 
-def in_flow(matrix: Matrix) -> ClassValues:
+def in_flow(matrix: ConfusionMatrix) -> ClassValues:
     """Of all mistakes, the share that ends in each class: the largest is the attractor. NaN without a mistake."""
-    wrong = mistakes(matrix)
+    wrong = keep_mistakes(matrix)
     total = int(wrong.sum())
     return wrong.sum(0) / total if total else np.full(len(matrix), np.nan)
 
@@ -49,7 +48,7 @@ class Symmetry:
     p: float  # of a score this high if it did not matter which class is which
 
 
-def symmetry(matrix: Matrix, seed: int = 0, shuffles: int = SHUFFLES) -> Symmetry:
+def measure_symmetry(matrix: ConfusionMatrix, seed: int = 0, shuffles: int = SHUFFLES) -> Symmetry:
     """Is i taken for j as often as j for i? Pearson's correlation of the off-diagonal rates with their mirror images.
 
     Every pair counts both ways round, so the score does not depend on the order of the classes, as a correlation of
@@ -58,7 +57,7 @@ def symmetry(matrix: Matrix, seed: int = 0, shuffles: int = SHUFFLES) -> Symmetr
     present = matrix.sum(1) > 0
     k = int(present.sum())
     pairs = k * (k - 1) // 2
-    r = centred(rates(matrix)[np.ix_(present, present)])
+    r = centre_off_diagonal(confusion_rates(matrix)[np.ix_(present, present)])
     # Permuting classes moves the off-diagonal cells among themselves: their mean is 0 and their norm this one.
     norm = float((r**2).sum())
     if k < 3 or not norm > 0:
@@ -71,7 +70,7 @@ def symmetry(matrix: Matrix, seed: int = 0, shuffles: int = SHUFFLES) -> Symmetr
     return Symmetry(pairs, score, (1 + as_high) / (1 + shuffles))
 
 
-def centred(r: Square) -> Square:
+def centre_off_diagonal(r: ClassMatrix) -> ClassMatrix:
     """Off-diagonal cells minus their mean; 0 on the diagonal, and everywhere if they are all alike."""
     off = ~np.eye(len(r), dtype=bool)
     if len(r) < 2 or np.ptp(r[off]) == 0:
@@ -80,7 +79,7 @@ def centred(r: Square) -> Square:
 
 
 @dataclass(frozen=True)
-class Inside:
+class InsideGroups:
     """How much of the confusion stays inside superclasses."""
 
     mistakes: int  # of classes that have a superclass
@@ -92,26 +91,26 @@ class Inside:
         return self.inside / self.mistakes if self.mistakes else float("nan")
 
 
-def inside_groups(matrix: Matrix, groups: Groups) -> Inside:
-    part = partition(groups, len(matrix))
-    wrong = mistakes(matrix)
+def count_inside_groups(matrix: ConfusionMatrix, groups: Groups) -> InsideGroups:
+    part = number_parts(groups, len(matrix))
+    wrong = keep_mistakes(matrix)
     wrong[part < 0] = 0
     total = int(wrong.sum())
     same = part[:, None] == part[None]
     partners = same.sum(1) - 1
     by_chance = float(wrong.sum(1) @ partners) / (len(matrix) - 1)
-    return Inside(total, int(wrong[same].sum()), by_chance / total if total else float("nan"))
+    return InsideGroups(total, int(wrong[same].sum()), by_chance / total if total else float("nan"))
 
 
-def affinity(matrix: Matrix) -> Square:
+def affinity(matrix: ConfusionMatrix) -> ClassMatrix:
     """The graph of confusions: the mean of both directions' rates, nothing between a class and itself."""
-    r = np.nan_to_num(rates(matrix))
+    r = np.nan_to_num(confusion_rates(matrix))
     both = (r + r.T) / 2
     np.fill_diagonal(both, 0.0)
     return both
 
 
-def modularity(graph: Square, part: Partition) -> float:
+def modularity(graph: ClassMatrix, part: Partition) -> float:
     """Newman's Q = Σ_parts (share of weight inside − (share of weight that touches it)²); NaN without edges."""
     total = graph.sum()
     if not total > 0:
@@ -121,7 +120,7 @@ def modularity(graph: Square, part: Partition) -> float:
     return inside - float((touches**2).sum())
 
 
-def communities(graph: Square, count: int | None = None) -> Partition:
+def find_communities(graph: ClassMatrix, count: int | None = None) -> Partition:
     """Classes that are confused with each other: greedy joining of the two parts that raises modularity most.
 
     Clauset, Newman and Moore (2004), deterministic: of equal gains the first. It stops when no joining gains anything,
@@ -172,12 +171,12 @@ class Communities:
     agreement: float  # adjusted Rand index
 
 
-def against_groups(matrix: Matrix, groups: Groups, as_many: bool = False) -> Communities:
+def compare_with_groups(matrix: ConfusionMatrix, groups: Groups, as_many: bool = False) -> Communities:
     """Over the classes that have images and a superclass; `as_many` communities as superclasses, or what comes out.
 
     NaN without a mistake among these classes, or where they are too few to be put together in two ways.
     """
-    part = partition(groups, len(matrix))
+    part = number_parts(groups, len(matrix))
     known = np.flatnonzero((part >= 0) & (matrix.sum(1) > 0))
     graph, own = affinity(matrix)[np.ix_(known, known)], np.unique(part[known], return_inverse=True)[1]
     present = len(set(own.tolist()))
@@ -185,6 +184,6 @@ def against_groups(matrix: Matrix, groups: Groups, as_many: bool = False) -> Com
     nan = float("nan")
     if present < 2 or len(known) < 3 or not graph.sum() > 0:
         return Communities(found, nan, nan, nan)
-    among = communities(graph, present if as_many else None)
+    among = find_communities(graph, present if as_many else None)
     found[known] = among
     return Communities(found, modularity(graph, among), modularity(graph, own), adjusted_rand(among, own))

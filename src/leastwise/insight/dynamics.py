@@ -21,13 +21,13 @@ class Convergence:
     mean: ClassValues  # over all epochs: how early a class was learnt
 
 
-def convergence(epochs: Sequence[Tally], last: float = LAST) -> Convergence:
-    accuracy = by_epoch(epochs)
+def measure_convergence(epochs: Sequence[Tally], last: float = LAST) -> Convergence:
+    accuracy = stack_epochs(epochs)
     end = accuracy[-max(1, round(last * len(accuracy))) :]
-    return Convergence(end.mean(0), (end - trend(end)).std(0), accuracy.mean(0))
+    return Convergence(end.mean(0), (end - fit_trend(end)).std(0), accuracy.mean(0))
 
 
-def trend(values: Float[np.ndarray, "e k"]) -> Float[np.ndarray, "e k"]:
+def fit_trend(values: Float[np.ndarray, "e k"]) -> Float[np.ndarray, "e k"]:
     """The least-squares line through each column: a class still rising does not wobble for that."""
     t = np.arange(len(values)) - (len(values) - 1) / 2
     slope = t @ values / max(float(t @ t), 1.0)
@@ -45,18 +45,18 @@ class Overfitting:
     gap: ClassValues  # training minus test accuracy at the end
 
 
-def overfitting(train: Sequence[Tally], test: Sequence[Tally]) -> Overfitting:
+def measure_overfitting(train: Sequence[Tally], test: Sequence[Tally]) -> Overfitting:
     """From tallies of the same epochs; both must be attacked with the same radius, or the gap means something else."""
     if len(train) != len(test):
         raise ValueError(f"both curves need the same epochs, but have {len(train)} and {len(test)}")
-    fitted, tested = by_epoch(train), by_epoch(test)
+    fitted, tested = stack_epochs(train), stack_epochs(test)
     best = int(np.nanmean(tested, axis=1).argmax())
     own = np.where(np.isnan(tested), -np.inf, tested).argmax(0)
     own_best = np.take_along_axis(tested, own[None], axis=0)[0]
     return Overfitting(best, tested[best] - tested[-1], own, own_best - tested[-1], fitted[-1] - tested[-1])
 
 
-def by_epoch(epochs: Sequence[Tally]) -> Float[np.ndarray, "e k"]:
+def stack_epochs(epochs: Sequence[Tally]) -> Float[np.ndarray, "e k"]:
     if not epochs:
         raise ValueError("there are no epochs to look at: record class accuracies while training")
     return np.stack([tally.accuracy.numpy() for tally in epochs])

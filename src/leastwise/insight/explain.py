@@ -5,23 +5,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from leastwise.audit.evidence import Evidence
+from leastwise.audit.evidence import ClassMatrix, Evidence
 from leastwise.insight.agreement import RankCorrelation, mean_rank_correlation, rank_correlation
 from leastwise.insight.confusion import (
     SHUFFLES,
     Communities,
-    Inside,
-    Matrix,
+    ConfusionMatrix,
+    InsideGroups,
     Symmetry,
-    against_groups,
-    confusion,
+    compare_with_groups,
+    count_confusions,
+    count_inside_groups,
     in_flow,
-    inside_groups,
-    symmetry,
+    measure_symmetry,
 )
 from leastwise.insight.features import (
     Moments,
-    Square,
     inter_class_similarity,
     intra_class_variance,
     mean_logit_similarity,
@@ -39,18 +38,20 @@ class Explanation:
 
     condition: str
     accuracy: ClassValues
-    confusion: Matrix
+    confusion: ConfusionMatrix
     in_flow: ClassValues
     attractor: int | None  # the class that most mistakes end in; None without a mistake
     symmetry: Symmetry
-    inside: Inside | None  # superclasses, if the data have any
+    inside: InsideGroups | None  # superclasses, if the data have any
     communities: Communities | None  # the same, and not too many classes
-    logit_similarity: Square
+    logit_similarity: ClassMatrix
     candidates: Mapping[str, ClassValues]  # what may make a class weak
     predicts: Mapping[str, RankCorrelation]  # how each candidate orders the classes' accuracy
 
 
-def explain(evidence: Evidence, condition: str, clean: str = "clean", found: Moments | None = None) -> Explanation:
+def explain_classes(
+    evidence: Evidence, condition: str, clean: str = "clean", found: Moments | None = None
+) -> Explanation:
     """Candidates: accuracy, entropy and CVC without attack and, with the moments of features, similarity and variance.
 
     Each is correlated with the accuracy under `condition` over the classes; what comes from the same images is measured
@@ -58,11 +59,11 @@ def explain(evidence: Evidence, condition: str, clean: str = "clean", found: Mom
     too, and classes that are all alike would seem to follow each other by chance. Of several candidates one may be high
     by chance: what is seen in one model is a hint for the next.
     """
-    matrix = confusion(evidence, condition)
+    matrix = count_confusions(evidence, condition)
     flow = in_flow(matrix)
-    robust = by_class(evidence, condition)
+    robust = class_accuracy(evidence, condition)
     candidates = {
-        "clean accuracy": by_class(evidence, clean),
+        "clean accuracy": class_accuracy(evidence, clean),
         "entropy": entropy(evidence, clean),
         "variance of confidence": cvc(evidence, clean),
     }
@@ -78,19 +79,19 @@ def explain(evidence: Evidence, condition: str, clean: str = "clean", found: Mom
         confusion=matrix,
         in_flow=flow,
         attractor=None if np.isnan(flow).all() else int(flow.argmax()),
-        symmetry=mutual(matrix),
-        inside=inside_groups(matrix, evidence.groups) if evidence.groups else None,
-        communities=against_groups(matrix, evidence.groups, as_many=True)
+        symmetry=measure_mutual(matrix),
+        inside=count_inside_groups(matrix, evidence.groups) if evidence.groups else None,
+        communities=compare_with_groups(matrix, evidence.groups, as_many=True)
         if evidence.groups and evidence.k <= MOST
         else None,
         logit_similarity=mean_logit_similarity(evidence, condition),
         candidates=candidates | of_features,
-        predicts=crossed(evidence, condition, clean)
+        predicts=correlate_halves(evidence, condition, clean)
         | {name: rank_correlation(values, robust) for name, values in of_features.items()},
     )
 
 
-def crossed(evidence: Evidence, condition: str, clean: str) -> dict[str, RankCorrelation]:
+def correlate_halves(evidence: Evidence, condition: str, clean: str) -> dict[str, RankCorrelation]:
     """How accuracy, entropy and CVC of one half of the images order the classes' accuracy on the other half."""
     without = evidence.conditions[clean]
     values = {
@@ -119,11 +120,11 @@ def split_in_two(labels: "np.ndarray", splits: int = SPLITS, seed: int = 0) -> "
         yield half
 
 
-def mutual(matrix: Matrix) -> Symmetry:
+def measure_mutual(matrix: ConfusionMatrix) -> Symmetry:
     k = len(matrix)
-    found = symmetry(matrix, shuffles=SHUFFLES if k <= FEW else SHUFFLES // 10 if k <= MOST else 0)
+    found = measure_symmetry(matrix, shuffles=SHUFFLES if k <= FEW else SHUFFLES // 10 if k <= MOST else 0)
     return replace(found, p=float("nan")) if k > MOST else found
 
 
-def by_class(evidence: Evidence, condition: str) -> ClassValues:
+def class_accuracy(evidence: Evidence, condition: str) -> ClassValues:
     return evidence.tally(condition).accuracy.numpy()

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from leastwise.audit.evidence import Evidence
+from leastwise.audit.evidence import ClassMatrix, Evidence
 from leastwise.data.dataset import Dataset
 from leastwise.models.classifier import Classifier, inference
 from leastwise.statistics.intervals import ClassValues
@@ -53,7 +53,7 @@ def class_sums(values: Float[np.ndarray, "b d"], labels: Int[np.ndarray, " b"], 
     return sums
 
 
-def moments(model: Classifier, data: Dataset, batch_size: int = BATCH_SIZE, device: str = "cpu") -> Moments:
+def measure_moments(model: Classifier, data: Dataset, batch_size: int = BATCH_SIZE, device: str = "cpu") -> Moments:
     """Of the penultimate features of all images, the model in evaluation mode. Memory: a batch and 2·k·d numbers."""
     if len(data) == 0:
         raise ValueError("there are no features to average: the data set has no examples")
@@ -134,7 +134,7 @@ def present_means(found: Moments) -> ClassVectors:
     return found.centre[found.n > 0]
 
 
-def scatter(
+def project_images(
     model: Classifier, data: Dataset, plane: Plane, batch_size: int = BATCH_SIZE, device: str = "cpu"
 ) -> tuple[Float[np.ndarray, "n 2"], Int[np.ndarray, " n"]]:
     """Where each image lies in the plane, and its class, in the order of the data set."""
@@ -146,10 +146,7 @@ def scatter(
     return points, data.labels
 
 
-Square = Float[np.ndarray, "k k"]
-
-
-def cosines(vectors: ClassVectors) -> Square:
+def cosines(vectors: ClassVectors) -> ClassMatrix:
     """Cosine of every two rows; NaN where a row is missing (NaN) or has no direction (0)."""
     norms = np.sqrt((vectors**2).sum(1))
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -162,16 +159,16 @@ def inter_class_similarity(means: ClassVectors) -> ClassValues:
 
     Features behind a ReLU are not negative, so these cosines are high in every network (0.6 to 0.95 in the paper).
     """
-    return others(cosines(means)).max(1)
+    return drop_diagonal(cosines(means)).max(1)
 
 
 def most_similar(means: ClassVectors) -> Int[np.ndarray, " k"]:
     """The class that each is most similar to; itself where there is none."""
     between = cosines(means)
-    return np.where(np.isnan(inter_class_similarity(means)), np.arange(len(means)), others(between).argmax(1))
+    return np.where(np.isnan(inter_class_similarity(means)), np.arange(len(means)), drop_diagonal(between).argmax(1))
 
 
-def others(between: Square) -> Square:
+def drop_diagonal(between: ClassMatrix) -> ClassMatrix:
     """Without the diagonal: what is left out, like what is missing, never is a maximum."""
     k = len(between)
     off = np.where(np.eye(k, dtype=bool) | np.isnan(between), -np.inf, between)
@@ -186,7 +183,7 @@ def mean_logits(evidence: Evidence, condition: str) -> Float[np.ndarray, "k k"]:
         return np.where(n > 0, evidence.conditions[condition].logit_sum / n, np.nan)
 
 
-def mean_logit_similarity(evidence: Evidence, condition: str, centred: bool = True) -> Square:
+def mean_logit_similarity(evidence: Evidence, condition: str, centred: bool = True) -> ClassMatrix:
     """S[c, d] = cos(m_c, m_d) of the mean logit vectors (Benz 2021, §3.2).
 
     A constant added to all logits of an image changes no prediction but changes the cosine, so by default each m_c

@@ -9,14 +9,14 @@ from scipy.special import ndtri
 
 from leastwise.audit.evidence import Evidence
 from leastwise.insight.accuracy_drop import CONFIDENCE, Estimate
-from leastwise.insight.confusion import Matrix, confusion, mistakes
+from leastwise.insight.confusion import ConfusionMatrix, count_confusions, keep_mistakes
 
 
 @dataclass(frozen=True, eq=False)
 class Homing:
     """[i, j]: images of class i that the full model takes for class j under attack."""
 
-    misclassified: Matrix
+    misclassified: ConfusionMatrix
     homed: Float[np.ndarray, "k k"]  # those of them that the model without class j gets right; NaN if there is none
 
     @property
@@ -35,23 +35,23 @@ class Homing:
             return np.where(total > 0, homed.max(1) / total, np.nan)
 
 
-def homing(full: Evidence, without: Mapping[int, Evidence], condition: str) -> Homing:
+def measure_homing(full: Evidence, without: Mapping[int, Evidence], condition: str) -> Homing:
     """From an audit of the full model and one of each model retrained without a class, attacked anew.
 
     A retrained model may have kept its k outputs or have one less: its classes are recognised by their names.
     Everything that is wrong under attack counts, also what was wrong without one, as in Tian's Fig. 4.
     """
-    wrong = mistakes(confusion(full, condition))
+    wrong = keep_mistakes(count_confusions(full, condition))
     homed = np.full(wrong.shape, np.nan)
     for j, other in without.items():
         if not 0 <= j < full.k:
             raise ValueError(f"class {j} cannot have been removed: the full model has classes 0 to {full.k - 1}")
         rows = np.flatnonzero((full.conditions[condition].predicted == j) & (full.labels != j))
-        homed[:, j] = np.bincount(full.labels[rows[right(full, other, rows, condition)]], minlength=full.k)
+        homed[:, j] = np.bincount(full.labels[rows[is_right(full, other, rows, condition)]], minlength=full.k)
     return Homing(wrong, homed)
 
 
-def homing_gain(
+def estimate_homing_gain(
     full: Evidence, without: Mapping[int, Evidence], condition: str, confidence: float = CONFIDENCE
 ) -> Estimate:
     """How much more often an image comes home when its confound class is removed than when some other class is.
@@ -66,7 +66,7 @@ def homing_gain(
     for j, model in without.items():
         known = labels[rows] != j
         came = np.zeros(len(rows))
-        came[known] = right(full, model, rows[known], condition)
+        came[known] = is_right(full, model, rows[known], condition)
         confound = predicted[rows] == j
         home += came * confound
         other += came * (known & ~confound)
@@ -79,7 +79,7 @@ def homing_gain(
     return Estimate(float(gain.mean()), float(gain.mean()) - half, float(gain.mean()) + half)
 
 
-def right(full: Evidence, other: Evidence, rows: "np.ndarray", condition: str) -> "np.ndarray":
+def is_right(full: Evidence, other: Evidence, rows: "np.ndarray", condition: str) -> "np.ndarray":
     """Which of the full model's examples the other model gets right under its own attack."""
     if condition not in other.conditions:
         raise ValueError(

@@ -26,7 +26,7 @@ def cvc(evidence: Evidence, condition: str) -> ClassValues:
     return squared / evidence.k - 1 / evidence.k**2
 
 
-def ranked(evidence: Evidence, condition: str, cls: int) -> Int[np.ndarray, " m"]:
+def rank_by_confidence(evidence: Evidence, condition: str, cls: int) -> Int[np.ndarray, " m"]:
     """Ids of the images of a class by confidence in it under attack, surest first (Tian 2021, §6.2); ties by id."""
     if not 0 <= cls < evidence.k:
         raise ValueError(f"class {cls} is out of range: this evidence has classes 0 to {evidence.k - 1}")
@@ -35,13 +35,13 @@ def ranked(evidence: Evidence, condition: str, cls: int) -> Int[np.ndarray, " m"
     return evidence.ids[rows[order]]
 
 
-def extremes(
+def find_extremes(
     evidence: Evidence, condition: str, cls: int, count: int
 ) -> tuple[Int[np.ndarray, " a"], Int[np.ndarray, " b"]]:
     """The ids of the most and of the least robust images of a class, each with the extreme one first.
 
     No image is in both, so a class of few images gives fewer than `count`.
     """
-    order = ranked(evidence, condition, cls)
+    order = rank_by_confidence(evidence, condition, cls)
     half = len(order) // 2
     return order[: min(count, len(order) - half)], order[::-1][: min(count, half)]

@@ -12,7 +12,7 @@ from leastwise.data.classes import Groups
 Partition = Int[np.ndarray, " k"]  # the number of each class's part
 
 
-def partition(groups: Groups, k: int) -> Partition:
+def number_parts(groups: Groups, k: int) -> Partition:
     """The number of each class's superclass; -1 for a class without one."""
     part = np.full(k, -1)
     for number, (_, classes) in enumerate(groups):
@@ -20,7 +20,7 @@ def partition(groups: Groups, k: int) -> Partition:
     return part
 
 
-def grouped_order(groups: Groups, k: int) -> Int[np.ndarray, " k"]:
+def order_by_group(groups: Groups, k: int) -> Int[np.ndarray, " k"]:
     """The classes superclass by superclass, those without one last: the order in which Benz draws CIFAR-100."""
     listed = [c for _, classes in groups for c in classes]
     return np.array([*listed, *sorted(set(range(k)) - set(listed))])
@@ -39,7 +39,7 @@ class GroupAccuracy:
     highest: float
 
 
-def group_ranking(models: Sequence[Tally], groups: Groups) -> tuple[GroupAccuracy, ...]:
+def rank_groups(models: Sequence[Tally], groups: Groups) -> tuple[GroupAccuracy, ...]:
     """Superclasses by accuracy, best first (Ahn, Fig. 4); those without images are left out."""
     found = []
     for name, classes in groups:

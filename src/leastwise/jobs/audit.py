@@ -19,7 +19,7 @@ from leastwise.audit.evidence import EVIDENCE_FILE, Record, parse_evidence
 from leastwise.audit.race import RaceRecipe, Survived, check, lanes, race
 from leastwise.core.counts import Tally
 from leastwise.core.files import write_json
-from leastwise.core.recipe import key, plain
+from leastwise.core.recipe import recipe_key, to_plain_json
 from leastwise.data.dataset import Dataset
 from leastwise.jobs.executor import Found, Hands, Lost, Piece, Work
 from leastwise.jobs.folder import IMAGES, MANIFEST, RACE, SHARDS, Clock, Task, Watch
@@ -64,7 +64,7 @@ def audit_task(
         if len(chosen) == len(shards):
             shutil.rmtree(folder / SHARDS)
 
-    facts = {"kind": "audit", "key": auditor.key, "leastwise": __version__, "recipe": plain(auditor.recipe)}
+    facts = {"kind": "audit", "key": auditor.key, "leastwise": __version__, "recipe": to_plain_json(auditor.recipe)}
     return Task(
         folder, EVIDENCE_FILE, facts, data.names, work, auditor.device, in_part=budget is not None, about=about or {}
     )
@@ -91,8 +91,8 @@ def race_task(
         write_json(folder / RACE, races.facts(rounds, data, auditor, recipe))
         shutil.rmtree(folder / SHARDS)
 
-    facts = {"kind": "race", "key": key(recipe), "leastwise": __version__, "recipe": plain(recipe)}
-    facts["recipe"]["audit"] = plain(auditor.recipe)
+    facts = {"kind": "race", "key": recipe_key(recipe), "leastwise": __version__, "recipe": to_plain_json(recipe)}
+    facts["recipe"]["audit"] = to_plain_json(auditor.recipe)
     return Task(folder, RACE, facts, data.names, work, auditor.device, about=about or {})
 
 

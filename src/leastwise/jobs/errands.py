@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from leastwise.core.files import check_writable, locked, write_atomic
+from leastwise.core.files import check_writable, lock_folder, write_atomic
 from leastwise.core.text import one_line
 from leastwise.jobs.executor import Hands, Local
 from leastwise.jobs.folder import RECIPE, RUN, Task, Watch, claimed, make_room
@@ -110,7 +110,7 @@ def taken(errand: Errand, brought: Brought) -> Ended:
     try:
         if brought.files:
             claim, folder = json.loads(brought.files.pop(RECIPE)), errand.folder
-            with locked(folder):
+            with lock_folder(folder):
                 make_room(folder, claim, fresh=errand.replaces and claimed(folder) not in (None, claim))
                 for name, content in brought.files.items():
                     write_atomic(folder / name, content)

@@ -14,7 +14,7 @@ import torch
 from leastwise import __version__
 from leastwise.audit.auditor import AtMost, Meanwhile, Planned, Ready, Step
 from leastwise.audit.evidence import EVIDENCE_FILE, PACKED_FILE
-from leastwise.core.files import check_writable, locked, write_json
+from leastwise.core.files import check_writable, lock_folder, write_json
 from leastwise.core.memory import steady_memory
 from leastwise.jobs.executor import HERE, Hands
 from leastwise.statistics.race import Round
@@ -78,7 +78,7 @@ class Task:
             self.ranks.wait()  # everyone has looked before the first one changes anything
             if self.ranks.first:
                 check_writable(self.folder)
-            with locked(self.folder) if self.ranks.first else nullcontext():
+            with lock_folder(self.folder) if self.ranks.first else nullcontext():
                 if self.ranks.first:
                     make_room(self.folder, self.claim, fresh)
                 self.ranks.wait()

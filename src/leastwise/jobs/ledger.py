@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from leastwise.core.files import locked, sha256, write_atomic
+from leastwise.core.files import lock_folder, sha256, write_atomic
 
 FILE = "ledger.sqlite"
 TABLE = """
@@ -49,7 +49,7 @@ class Ledger:
 @contextmanager
 def opened(folder: Path) -> Iterator[Ledger]:
     """The ledger of a folder, for one process at a time."""
-    with locked(folder):
+    with lock_folder(folder):
         lines = connect(folder / FILE)
         try:
             yield Ledger(folder, lines)

@@ -9,7 +9,7 @@ import torch
 
 from leastwise import __version__
 from leastwise.audit.auditor import PREFLIGHT_IMAGES
-from leastwise.core.recipe import key, plain
+from leastwise.core.recipe import recipe_key, to_plain_json
 from leastwise.data.dataset import Dataset
 from leastwise.data.loading import load
 from leastwise.jobs.folder import MODEL, Task, Watch
@@ -66,7 +66,12 @@ def course_task(
     """A training of a fresh network on any images; `recipe` is what its folder is claimed for."""
     ranks, data = join_ranks(device), given.data
     preflight(model, data.batch(np.arange(min(len(data), PREFLIGHT_IMAGES))).x, data.k, gradients=False)
-    facts: dict[str, Any] = {"kind": "training", "key": key(recipe), "leastwise": __version__, "data": data.digest()}
+    facts: dict[str, Any] = {
+        "kind": "training",
+        "key": recipe_key(recipe),
+        "leastwise": __version__,
+        "data": data.digest(),
+    }
     if given.start:
         facts["start"] = begin_with(model, given.start, data)
     held = {}
@@ -87,7 +92,7 @@ def course_task(
     def work(watch: Watch, *_: object) -> None:
         course.run(watch)
 
-    return Task(folder, result, facts | {"recipe": plain(recipe)}, data.names, work, device, ranks=ranks)
+    return Task(folder, result, facts | {"recipe": to_plain_json(recipe)}, data.names, work, device, ranks=ranks)
 
 
 def begin_with(model: Classifier, start: Path, data: Dataset) -> str:

@@ -16,10 +16,10 @@ from leastwise.audit.auditor import TRIAL_FROM, Auditor, Conditions
 from leastwise.audit.evidence import Evidence, pack_evidence
 from leastwise.core.files import write_atomic
 from leastwise.core.json_values import with_nulls
-from leastwise.core.recipe import key
+from leastwise.core.recipe import recipe_key
 from leastwise.data.dataset import Dataset
 from leastwise.data.loading import load
-from leastwise.insight.features import moments, own_plane, principal_plane, scatter
+from leastwise.insight.features import measure_moments, own_plane, principal_plane, project_images
 from leastwise.insight.outputs import entropy
 from leastwise.jobs.audit import audit_task
 from leastwise.jobs.errands import Errand
@@ -120,7 +120,7 @@ class Runner:
     def looks(self, t: Trained, data: Dataset) -> dict[str, NetworkMeasure]:
         """What any exhibit wants of its epochs, whichever of them asks for the training first."""
         followed, recorded = followers(self.store.scale)
-        found = {key(m): self.look(m) for m in followed.get(t, ())}
+        found = {recipe_key(m): self.look(m) for m in followed.get(t, ())}
         return found | ({OWN: self.look_at(data, (("clean", Clean()),))} if t in recorded else {})
 
     def look(self, m: Measured) -> NetworkMeasure:
@@ -185,10 +185,10 @@ class Runner:
             return
         auditor, data = self.auditor(m)
         if "features" in m.keeps:
-            found = moments(auditor.model, data, device=self.device)
+            found = measure_moments(auditor.model, data, device=self.device)
             many = (found.n > 0).sum() > 2 and found.centre.shape[1] > 1
             plane = own_plane() if found.centre.shape[1] == 2 else principal_plane(found) if many else None
-            points = None if plane is None else scatter(auditor.model, data, plane, device=self.device)[0]
+            points = None if plane is None else project_images(auditor.model, data, plane, device=self.device)[0]
             write_features(folder, found, None if points is None else points[np.argsort(data.ids)])
         if {"images", "logits"} & set(m.keeps):
             write_pictures(folder, tuple(self.picture(auditor, data, at) for at in positions(shown(m), data)))

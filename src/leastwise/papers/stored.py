@@ -21,7 +21,7 @@ from leastwise import __version__
 from leastwise.audit.evidence import PACKED_FILE, load_evidence
 from leastwise.core.counts import Tally
 from leastwise.core.files import sha256, write_atomic
-from leastwise.core.recipe import key
+from leastwise.core.recipe import recipe_key
 from leastwise.insight.features import Moments
 from leastwise.jobs.folder import claimed
 from leastwise.papers.recipes import Measured, Recipe, Released, Trained, networks
@@ -49,12 +49,12 @@ class Store:
     def folder(self, recipe: Recipe) -> Path:
         kind = "trainings" if isinstance(recipe, Trained) else "audits"
         model = recipe if isinstance(recipe, Trained) else recipe.model
-        return self.root / kind / f"{slug(model)}-{key(recipe)[:KEY_SHOWN]}"
+        return self.root / kind / f"{slug(model)}-{recipe_key(recipe)[:KEY_SHOWN]}"
 
     def claim(self, recipe: Recipe) -> dict[str, Any]:
         """What the claim of its folder says besides the engine's own facts."""
         made_with = {} if isinstance(recipe, Trained) else {"networks": self.digests(recipe)}
-        return {"declared": key(recipe)} | made_with
+        return {"declared": recipe_key(recipe)} | made_with
 
     def digests(self, recipe: Measured) -> list[str]:
         files = [self.folder(one) / WEIGHTS for one in networks(recipe)]
@@ -63,7 +63,7 @@ class Store:
     def has(self, recipe: Recipe) -> bool:
         """Whether it is finished; an audit of a network that was trained anew since is not."""
         folder, claim = self.folder(recipe), claimed(self.folder(recipe))
-        if claim is None or claim.get("declared") != key(recipe) or not same_major(claim.get("leastwise", "")):
+        if claim is None or claim.get("declared") != recipe_key(recipe) or not same_major(claim.get("leastwise", "")):
             return False
         if not all((folder / name).is_file() for name in files(recipe)):
             return False
@@ -106,7 +106,7 @@ class Store:
         assert isinstance(recipe.model, Trained), "only a training has epochs"
         folder = self.folder(recipe.model)
         lines = epochs(folder) if (folder / EPOCHS).is_file() else ()
-        return tuple(line["looks"][key(recipe)] for line in lines if key(recipe) in line.get("looks", {}))
+        return tuple(line["looks"][recipe_key(recipe)] for line in lines if recipe_key(recipe) in line.get("looks", {}))
 
 
 def slug(model: Trained | Released) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from leastwise.audit.evidence import Evidence
 from leastwise.core.json_values import finite_or_none, with_nulls
-from leastwise.insight.confusion import confusion
+from leastwise.insight.confusion import count_confusions
 from leastwise.insight.outputs import cvc, entropy
 from leastwise.report.condition_stats import ConditionStats, compute_stats
 from leastwise.statistics.accuracies import (
@@ -35,7 +35,7 @@ def fairness(evidence: Evidence, condition: str, cost: "np.ndarray | None" = Non
     """Everything papers report on the spread over classes; `cost` is of taking the row's class for the column's."""
     found = compute_stats(evidence, condition)
     accuracy = found.correct / np.where(found.n > 0, found.n, np.nan)
-    counts = confusion(evidence, condition)
+    counts = count_confusions(evidence, condition)
     present = int((found.n > 0).sum())
     clean = evidence.tally("clean").accuracy.numpy() if "clean" in evidence.conditions else None
     return {

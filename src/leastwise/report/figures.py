@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from leastwise.audit.evidence import Evidence
 from leastwise.data.classes import Groups
-from leastwise.insight.confusion import confusion
+from leastwise.insight.confusion import count_confusions
 from leastwise.report.charts.bars import Bar, DifferenceBar, Line, Spec, bars, curves, deviations, differences, ranks
 from leastwise.report.charts.heatmap import HeatmapStyle, heatmap
 from leastwise.report.class_changes import ClassChange
@@ -140,7 +140,7 @@ def deviation_figures(evidence: Evidence, conditions: Sequence[str], order: Sequ
 
 def top_pairs(evidence: Evidence, condition: str) -> list[ConfusedPair]:
     """The most frequent mistakes, as shares of the true class."""
-    counts = confusion(evidence, condition)
+    counts = count_confusions(evidence, condition)
     n = counts.sum(1)
     wrong = counts / np.maximum(n, 1)[:, None]
     np.fill_diagonal(wrong, 0.0)
@@ -154,7 +154,7 @@ def top_pairs(evidence: Evidence, condition: str) -> list[ConfusedPair]:
 
 
 def confusion_figure(evidence: Evidence, condition: str) -> Figure:
-    counts = confusion(evidence, condition)
+    counts = count_confusions(evidence, condition)
     share = 100 * counts / np.maximum(counts.sum(1), 1)[:, None]
     present = np.flatnonzero(counts.sum(1) + counts.sum(0))
     about = f"Share of each true class that is predicted as each class under {condition}, in percent."

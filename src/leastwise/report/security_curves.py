@@ -12,7 +12,7 @@ from leastwise.attacks.base import Clean
 from leastwise.attacks.min_norm.ddn_fmn import median_distance
 from leastwise.audit.evidence import MOST_NAMED, Evidence
 from leastwise.audit.masking import ball_of
-from leastwise.core.parsing import number
+from leastwise.core.parsing import parse_number
 
 RADIUS = re.compile(r"\[([^\[\]]+)\]")
 MINIMAL = (
@@ -43,7 +43,7 @@ def curves(evidence: Evidence) -> tuple[Curve, ...]:
     found: dict[str, dict[float, str]] = {}
     for name in evidence.conditions:
         if radii := set(RADIUS.findall(name)):
-            found.setdefault(RADIUS.sub("", name), {})[number(radii.pop(), "eps")] = name
+            found.setdefault(RADIUS.sub("", name), {})[parse_number(radii.pop(), "eps")] = name
     return tuple(curve(evidence, attack, at) for attack, at in found.items() if len(at) > 1)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from leastwise.core.parsing import number
+from leastwise.core.parsing import parse_number
 from leastwise.core.recipe import name_of_type
 from leastwise.core.text import did_you_mean
 from leastwise.training.averaging import AVERAGINGS
@@ -147,7 +147,7 @@ def parse_value(kind: Any, text: str, name: str) -> Any:
         except ValueError:
             raise ValueError(f"{name} must be a whole number, but saw {text!r}") from None
     if kind is float:
-        return number(text, name)
+        return parse_number(text, name)
     if kind is str:
         return text
     raise ValueError(f"{name} cannot be set with text: write the recipe in Python")

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from leastwise.cli.train import Train
 from leastwise.core.noise import Noise
-from leastwise.core.recipe import canonical, key
+from leastwise.core.recipe import canonical_json, recipe_key
 from leastwise.data.augment import pillow_ops as colour
 from leastwise.data.augment.crops import (
     AUGMENTATIONS,
@@ -395,9 +395,9 @@ def test_idbh_policies_are_the_published_ones() -> None:
 
 
 def test_augmentations_are_recipes() -> None:
-    text = canonical(IDBH["cifar10-weak"])
+    text = canonical_json(IDBH["cifar10-weak"])
     assert '"type":"CropShift"' in text and '"high":10' in text
-    keys = {name: key(row.augment) for name, row in AUGMENTATIONS.items()}
+    keys = {name: recipe_key(row.augment) for name, row in AUGMENTATIONS.items()}
     assert len(set(keys.values())) == len(keys)
     assert repr(IDBH["cifar10-weak"]).startswith("Chain(parts=(Flip(p=0.5), CropShift(low=0, high=10)")
     assert all(row.about for row in AUGMENTATIONS.values())

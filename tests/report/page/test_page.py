@@ -10,7 +10,7 @@ import pytest
 
 from leastwise.attacks.registry import TABLE
 from leastwise.audit.masking import cautions
-from leastwise.insight.confusion import confusion
+from leastwise.insight.confusion import count_confusions
 from leastwise.report.charts.bars import Bar
 from leastwise.report.class_changes import list_changes
 from leastwise.report.condition_stats import compute_stats
@@ -173,7 +173,7 @@ def test_long_lists_keep_both_ends_and_say_what_is_left_out() -> None:
 
 def test_confusion_counts_every_image_once_and_its_diagonal_is_the_tally() -> None:
     found = evidence(10, 50)
-    counts = confusion(found, "pgd20")
+    counts = count_confusions(found, "pgd20")
     assert counts.sum() == 500 and counts.diagonal().tolist() == found.tally("pgd20").correct.tolist()
     top = top_pairs(found, "pgd20")[0]
     a, b = CIFAR10.index(top.true), CIFAR10.index(top.predicted)

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leastwise.core.losses import smooth
+from leastwise.core.losses import smooth_labels
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, PerExample
 
@@ -20,7 +20,7 @@ def smoothed(y: Labels, k: int, true: float, dtype: torch.dtype = torch.float32)
     """
     if k < 2 or not 0 <= true <= 1:
         raise ValueError(f"a soft label needs two classes or more and a share in 0 … 1, but saw {k} and {true}")
-    return smooth(y, k, 1 - true, "others", dtype)
+    return smooth_labels(y, k, 1 - true, "others", dtype)
 
 
 def adversarial_vertex(x: Images, x_adv: Images, gamma: float) -> Images:

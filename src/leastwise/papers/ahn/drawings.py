@@ -6,7 +6,7 @@ import torch
 
 from leastwise.core.counts import Tally
 from leastwise.core.types import Counts
-from leastwise.insight.superclasses import group_ranking
+from leastwise.insight.superclasses import rank_groups
 from leastwise.papers.ahn.exhibits import CHAIR, FOX, GRID
 from leastwise.papers.claims.base import SharedImages, share_images
 from leastwise.papers.drawing import values
@@ -270,7 +270,7 @@ def fig4(inputs: DrawingInput) -> ExhibitDrawing:
         return ExhibitDrawing(ours={(row, "robust accuracy"): inputs.why(inputs.roles[0]) for row in cut}, notes=notes)
     first = next(iter(audits.values()))[0]
     tallies = [evidence.tally(name) for evidence, name in audits.values()]
-    accuracy = {one.name: 100 * one.accuracy for one in group_ranking(tallies, first.groups)}
+    accuracy = {one.name: 100 * one.accuracy for one in rank_groups(tallies, first.groups)}
     # By a class of theirs: copies of CIFAR-100 spell the names of superclasses differently.
     home = {first.names[c]: name for name, classes in first.groups for c in classes}
     other = "these images have no such superclass"

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from leastwise.insight.confusion import confusion, in_flow, rates
+from leastwise.insight.confusion import confusion_rates, count_confusions, in_flow
 from leastwise.papers.benz2021.exhibits import CAT, CORRUPTIONS, DATA_SETS, PROTOCOL_SETS
 from leastwise.papers.claims.base import share_images
 from leastwise.papers.drawing import values
@@ -145,7 +145,7 @@ def fig13(inputs: DrawingInput) -> ExhibitDrawing:
         return ExhibitDrawing(notes=notes)
     audited = audits["standard"]
     evidence, name = inputs.shown(audited)
-    share = 100 * rates(confusion(evidence, name))
+    share = 100 * confusion_rates(count_confusions(evidence, name))
     whole = confusion_figure(inputs, audited, "All classes", diagonal=False, by_groups=True)
     groups = dict(evidence.groups)
     if not {"people", "reptiles"} <= set(groups):
@@ -269,7 +269,7 @@ def fig16(inputs: DrawingInput) -> ExhibitDrawing:
 
     def attracts() -> Estimate:
         evidence, name = inputs.audit("standard", "gaussian_noise")
-        return float(inputs.paper.number(int(np.nanargmax(in_flow(confusion(evidence, name)))))), NAN, NAN
+        return float(inputs.paper.number(int(np.nanargmax(in_flow(count_confusions(evidence, name)))))), NAN, NAN
 
     ours["adversarial", "most vulnerable class"] = value_or_reason(
         lambda: weakest([n for n in audits if n.startswith("pgd")])

@@ -9,10 +9,10 @@ from scipy.stats import rankdata
 from leastwise.audit.evidence import Evidence
 from leastwise.core.counts import Tally
 from leastwise.data.classes import Groups
-from leastwise.insight.accuracy_drop import percentiles
-from leastwise.insight.agreement import agreement_difference, mean_agreement, profile_similarity, rank_correlation
-from leastwise.insight.confusion import Matrix, confusion, inside_groups, symmetry
-from leastwise.insight.dynamics import convergence
+from leastwise.insight.accuracy_drop import percentile_interval
+from leastwise.insight.agreement import agreement_difference, compare_profiles, mean_agreement, rank_correlation
+from leastwise.insight.confusion import ConfusionMatrix, count_confusions, count_inside_groups, measure_symmetry
+from leastwise.insight.dynamics import measure_convergence
 from leastwise.papers.claims.base import (
     Accuracies,
     ClaimDecision,
@@ -36,7 +36,7 @@ def profiles_agree(accuracy: ModelProfiles, seed: int = 0) -> tuple[ClaimFinding
 
     Holds if every pair beats the permutation null after Holm's correction. The interval is a bootstrap over classes.
     """
-    p = profile_similarity(accuracy, seed).p[np.triu_indices(len(accuracy), 1)]
+    p = compare_profiles(accuracy, seed).p[np.triu_indices(len(accuracy), 1)]
     found = mean_agreement(accuracy, seed=seed)
     hardest = float(adjust_holm(p).max())
     verdict: ClaimDecision = (
@@ -56,22 +56,22 @@ def robust_agree_more(
 
 def confusions_are_mutual_and_near(evidence: Evidence, condition: str, groups: Groups = ()) -> tuple[ClaimFinding, ...]:
     """C6: symmetry of the confusions, and their share inside superclasses against mistakes that fall anywhere."""
-    matrix = confusion(evidence, condition)
-    mutual = symmetry(matrix)
+    matrix = count_confusions(evidence, condition)
+    mutual = measure_symmetry(matrix)
     low, high = symmetry_bounds(matrix, mutual.score)
     sure = mutual.p <= 1 - CONFIDENCE and low > 0
     verdict: ClaimDecision = "holds" if sure else "does not hold" if high < 0 else "undecided"
     found = [ClaimFinding(f"symmetry of confusions under {condition}", mutual.score, low, high, verdict, mutual.p)]
     groups = groups or evidence.groups
     if groups:
-        near = inside_groups(matrix, groups)
+        near = count_inside_groups(matrix, groups)
         least, most = exact_interval(np.array([near.inside]), np.array([near.mistakes]))
         what = f"share of confusions inside superclasses (by chance {100 * near.expected:.1f} %)"
         found.append(above(what, near.share, float(least[0]), float(most[0]), threshold=near.expected, unit="%"))
     return tuple(found)
 
 
-def symmetry_bounds(matrix: Matrix, score: float, seed: int = 0) -> tuple[float, float]:
+def symmetry_bounds(matrix: ConfusionMatrix, score: float, seed: int = 0) -> tuple[float, float]:
     """Of the symmetry score over images drawn again, each row a multinomial of its own shares.
 
     The wider of the percentile and the basic interval: draws of few mistakes are biased towards 0.
@@ -79,14 +79,14 @@ def symmetry_bounds(matrix: Matrix, score: float, seed: int = 0) -> tuple[float,
     rng = np.random.default_rng(seed)
     n = matrix.sum(1)
     shares = matrix / np.maximum(n, 1)[:, None]
-    scores = np.array([symmetry(rng.multinomial(n, shares), shuffles=0).score for _ in range(MATRIX_DRAWS)])
-    low, high = percentiles(scores[~np.isnan(scores)])
+    scores = np.array([measure_symmetry(rng.multinomial(n, shares), shuffles=0).score for _ in range(MATRIX_DRAWS)])
+    low, high = percentile_interval(scores[~np.isnan(scores)])
     return min(low, 2 * score - high), max(high, 2 * score - low)
 
 
 def convergence_predicts(train: Sequence[Tally], robustness: ClassValues) -> tuple[ClaimFinding, ...]:
     """C16: rank correlation of a class's clean training accuracy at the end with its test robustness."""
-    found = rank_correlation(convergence(train).final, robustness)
+    found = rank_correlation(measure_convergence(train).final, robustness)
     return (above("rank correlation of convergence and robustness", found.rho, found.low, found.high, p=found.p),)
 
 

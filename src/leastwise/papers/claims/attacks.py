@@ -8,10 +8,10 @@ from scipy.special import ndtri
 
 from leastwise.audit.evidence import Evidence
 from leastwise.data.classes import Groups
-from leastwise.insight.accuracy_drop import percentiles
+from leastwise.insight.accuracy_drop import percentile_interval
 from leastwise.insight.agreement import rank_correlation
-from leastwise.insight.confusion import confusion, inside_groups
-from leastwise.insight.homing import homing, homing_gain
+from leastwise.insight.confusion import count_confusions, count_inside_groups
+from leastwise.insight.homing import estimate_homing_gain, measure_homing
 from leastwise.insight.outputs import cvc
 from leastwise.papers.claims.base import (
     Accuracies,
@@ -93,8 +93,8 @@ def homing_is_common_and_pairwise(
     Concentration: of the images of a class that come home, the share of its main confound class, mean over classes. It
     is compared with what an even spread over the other classes would give, whose largest share is above 1/(k − 1) too.
     """
-    gain = homing_gain(full, without, condition)
-    homed = np.nan_to_num(homing(full, without, condition).homed).astype(np.int64)
+    gain = estimate_homing_gain(full, without, condition)
+    homed = np.nan_to_num(measure_homing(full, without, condition).homed).astype(np.int64)
     homed = homed[homed.sum(1) > 0]
     coming = above(
         "coming home minus coming right without another class", gain.value, gain.low, gain.high, unit="points"
@@ -107,7 +107,9 @@ def homing_is_common_and_pairwise(
     even = float(np.mean([largest_share(rng.multinomial(n, anywhere, DRAWS)).mean() for n in homed.sum(1)]))
     drawn = np.mean([largest_share(rng.multinomial(row.sum(), row / row.sum(), DRAWS)) for row in homed], axis=0)
     what = f"share of the main confound class (even: {100 * even:.1f} %)"
-    return coming, above(what, float(largest_share(homed).mean()), *percentiles(drawn), threshold=even, unit="%")
+    return coming, above(
+        what, float(largest_share(homed).mean()), *percentile_interval(drawn), threshold=even, unit="%"
+    )
 
 
 def largest_share(counts: "np.ndarray") -> "np.ndarray":
@@ -129,7 +131,7 @@ def backgrounds_drive_adversarial_confusion(
     """C13: share of confusions inside a colour group under attack minus without one; Newcombe's interval (1998)."""
     groups = groups or evidence.groups
     what = "share of confusions inside colours, attacked minus natural"
-    a, b = (inside_groups(confusion(evidence, condition), groups) for condition in (natural, attacked))
+    a, b = (count_inside_groups(count_confusions(evidence, condition), groups) for condition in (natural, attacked))
     if not (a.mistakes and b.mistakes):
         nan = float("nan")
         return (above(what, nan, nan, nan, unit="points"),)

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from leastwise.audit.evidence import Evidence
-from leastwise.insight.accuracy_drop import resampled
+from leastwise.insight.accuracy_drop import resample_accuracies
 from leastwise.statistics.accuracies import class_deviation, class_gap, worst_accuracy
 from leastwise.statistics.intervals import CONFIDENCE
 
@@ -143,7 +143,7 @@ def bootstrap_statistic(same: SharedImages, statistic: AccuracyStatistic, seed: 
     both covered 94 to 96 % where classes differ and more than 99 % where they do not.
     """
     value = float(statistic(same.accuracies(), same.n))
-    drawn = statistic(resampled(same.hits, same.labels, same.k, seed), same.n)
+    drawn = statistic(resample_accuracies(same.hits, same.labels, same.k, seed), same.n)
     tail = (1 - CONFIDENCE) / 2
     low, high = (float(q) for q in np.quantile(drawn, [tail, 1 - tail]))
     return value, min(low, 2 * value - high), max(high, 2 * value - low)

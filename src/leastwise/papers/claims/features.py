@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import bdtrc, ndtri
 
 from leastwise.audit.evidence import Evidence
-from leastwise.insight.accuracy_drop import resampled
+from leastwise.insight.accuracy_drop import resample_accuracies
 from leastwise.papers.claims.base import ClaimFinding, above, average, bootstrap_change, share_images, worst
 from leastwise.statistics.intervals import CONFIDENCE, ClassValues, exact_interval
 
@@ -87,7 +87,7 @@ def allows_a_larger_weight(
         first = np.array(groups[0])[overall[..., :cut].argmax(-1)]
         return np.asarray(np.array(groups[1])[overall[..., cut:].argmax(-1)] - first)
 
-    drawn = difference(average(resampled(same.hits, same.labels, same.k, seed), same.n))
+    drawn = difference(average(resample_accuracies(same.hits, same.labels, same.k, seed), same.n))
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(drawn, [tail, 1 - tail])
     value = float(difference(average(same.accuracies(), same.n)))

@@ -8,10 +8,10 @@ from jaxtyping import Float
 
 from leastwise.audit.evidence import Evidence
 from leastwise.core.counts import Tally
-from leastwise.insight.agreement import profile_similarity
-from leastwise.insight.confusion import confusion, mistakes, rates, symmetry
+from leastwise.insight.agreement import compare_profiles
+from leastwise.insight.confusion import confusion_rates, count_confusions, keep_mistakes, measure_symmetry
 from leastwise.insight.features import cosines, mean_logits
-from leastwise.insight.superclasses import group_ranking, grouped_order
+from leastwise.insight.superclasses import classes_by_group, rank_groups
 from leastwise.papers.drawing.exhibit_drawing import ExhibitDrawing
 from leastwise.papers.drawing.inputs import DrawingInput, class_names, find_audits
 from leastwise.papers.recipes import Measured
@@ -91,7 +91,7 @@ def deviation_figure(
 
 def cosine_figure(names: Sequence[str], accuracy: Float[np.ndarray, "m k"], title: str) -> Figure:
     """Model × model (or condition × condition): cosines of the deviations, with the largest p-value of a pair."""
-    found = profile_similarity(accuracy)
+    found = compare_profiles(accuracy)
     upper = np.triu_indices(len(names), 1)
     known = ~np.isnan(found.cosine[upper])
     cosine, p = found.cosine[upper][known], found.p[upper][known]
@@ -174,15 +174,15 @@ def confusion_figure(
 ) -> Figure:
     """Who is taken for whom, in percent of the true class or in images; of very many classes the most confused."""
     evidence, name = inputs.shown(audited)
-    matrix = confusion(evidence, name)
-    mutual = symmetry(matrix, shuffles=199 if evidence.k > 50 else 1999)
-    values = matrix.astype(np.float64) if counts else 100 * rates(matrix)
+    matrix = count_confusions(evidence, name)
+    mutual = measure_symmetry(matrix, shuffles=199 if evidence.k > 50 else 1999)
+    values = matrix.astype(np.float64) if counts else 100 * confusion_rates(matrix)
     score = f"{mutual.score:.2f}".replace("-", "−")
     told = f"{'number of images' if counts else '% of the true class'}, {describe_condition(name)}"
     if mutual.score == mutual.score:
         told += f"; symmetry {score} (p = {mutual.p:.2g})"
-    wrong = mistakes(matrix)
-    order = [int(c) for c in grouped_order(evidence.groups, evidence.k)] if by_groups else list(range(evidence.k))
+    wrong = keep_mistakes(matrix)
+    order = [int(c) for c in classes_by_group(evidence.groups, evidence.k)] if by_groups else list(range(evidence.k))
     order = [c for c in order if matrix[c].sum() or matrix[:, c].sum()]
     if len(order) > 120:
         busiest = sorted(order, key=lambda c: -int(wrong[c].sum()))[:LARGEST]
@@ -259,7 +259,7 @@ def class_line_figure(
 def group_ranking_figure(tallies: Sequence[Tally], evidence: Evidence, title: str, told: str) -> Figure:
     """Superclasses by accuracy, best first; whiskers reach from the worst to the best class inside."""
     told = f"{told}; whiskers: from the worst to the best class inside"
-    found = group_ranking(tallies, evidence.groups)
+    found = rank_groups(tallies, evidence.groups)
     rows = [
         Bar(
             one.name,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from leastwise.insight.homing import homing, homing_gain
+from leastwise.insight.homing import estimate_homing_gain, measure_homing
 from leastwise.insight.outputs import cvc
 from leastwise.papers.build import dataset
 from leastwise.papers.drawing.exhibit_drawing import CaptionedImage, ExhibitDrawing, encode_png, join_drawings
@@ -123,11 +123,11 @@ def fig4b(inputs: DrawingInput) -> ExhibitDrawing:
     without = {int(role.split()[1]): evidence for role, (evidence, _) in audits.items()}
     if not without:
         return ExhibitDrawing(ours={("3", "5"): inputs.why(retrained[0])}, notes=notes)
-    found = homing(full, without, name)
+    found = measure_homing(full, without, name)
     labels = inputs.labels(full.names)
     every = list(range(full.k))
     told = f"of the misclassified {100 * found.share:.1f} % come home"
-    gain = homing_gain(full, without, name)
+    gain = estimate_homing_gain(full, without, name)
     if gain.value == gain.value:
         told += (
             f"; {100 * gain.value:+.1f} points [{100 * gain.low:.1f}, {100 * gain.high:.1f}] more than come right "

@@ -15,12 +15,12 @@ from leastwise.audit.evidence import Evidence
 from leastwise.core.counts import Tally
 from leastwise.core.json_values import finite_or_none, with_nulls
 from leastwise.insight.accuracy_drop import drop_shares, joint_share
-from leastwise.insight.agreement import RankCorrelation, profile_similarity, rank_correlation
-from leastwise.insight.dynamics import overfitting
-from leastwise.insight.explain import explain
+from leastwise.insight.agreement import RankCorrelation, compare_profiles, rank_correlation
+from leastwise.insight.dynamics import measure_overfitting
+from leastwise.insight.explain import explain_classes
 from leastwise.insight.features import Moments, inter_class_similarity, intra_class_variance, most_similar
-from leastwise.insight.homing import homing, homing_gain
-from leastwise.insight.outputs import cvc, entropy, extremes
+from leastwise.insight.homing import estimate_homing_gain, measure_homing
+from leastwise.insight.outputs import cvc, entropy, find_extremes
 from leastwise.report.security_curves import clean as clean_conditions
 from leastwise.report.terminal.table import find_attackers_pick
 
@@ -50,7 +50,7 @@ def reasons(
     chosen = condition or usual(evidence)
     if chosen not in evidence.conditions:
         raise ValueError(f"there is no condition {chosen!r}: choose {', '.join(evidence.conditions)}")
-    one = explain(evidence, chosen, base, found)
+    one = explain_classes(evidence, chosen, base, found)
     both = dict.fromkeys((base, chosen))
     before, after = (evidence.tally(name).accuracy.numpy() for name in (base, chosen))
     small = evidence.k <= SQUARES
@@ -156,7 +156,7 @@ def falls(before: "np.ndarray", after: "np.ndarray") -> bool:
 
 
 def ends(evidence: Evidence, condition: str, c: int) -> dict[str, list[int]]:
-    most, least = extremes(evidence, condition, c, EXTREMES)
+    most, least = find_extremes(evidence, condition, c, EXTREMES)
     return {"most_robust": most.tolist(), "least_robust": least.tolist()}
 
 
@@ -178,7 +178,7 @@ def points(evidence: Evidence, plane: Float[np.ndarray, "n 2"]) -> list[list[flo
 
 def homed(evidence: Evidence, without: Mapping[int, Evidence], condition: str) -> dict[str, Any]:
     """Who comes right when the class it was taken for is gone from training, beside who comes right anyway."""
-    found, gain = homing(evidence, without, condition), homing_gain(evidence, without, condition)
+    found, gain = measure_homing(evidence, without, condition), estimate_homing_gain(evidence, without, condition)
     return {
         "removed": [evidence.names[c] for c in sorted(without)],
         "misclassified": found.misclassified.tolist(),
@@ -218,7 +218,7 @@ def overfitted(folder: Path) -> dict[str, Any]:
         )
     if not train:
         raise ValueError(f"{path} has attacks on one side only, training or {part} images: nothing can be compared")
-    found = overfitting(train, test)
+    found = measure_overfitting(train, test)
     return {
         "kind": kind,
         "images": part,
@@ -247,7 +247,7 @@ def across(models: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         if kind == "attacked" and (len(set(conditions)) > 1 or conditions[0] == next(iter(models.values()))["clean"]):
             made[kind] = None  # different attacks, or none: their class accuracies say nothing about each other
             continue
-        found = profile_similarity(np.array([filled(one["accuracy"][one[what]]) for one in models.values()]))
+        found = compare_profiles(np.array([filled(one["accuracy"][one[what]]) for one in models.values()]))
         made[kind] = {
             "conditions": conditions,
             "cosine": with_nulls(found.cosine.tolist()),

@@ -7,7 +7,7 @@ from typing import Any
 
 from leastwise.audit.evidence import Evidence
 from leastwise.audit.masking import cautions
-from leastwise.core.recipe import difference
+from leastwise.core.recipe import describe_difference
 from leastwise.report.class_changes import list_changes
 from leastwise.report.condition_stats import ConditionStats, certainty_sentences, compute_stats, side_sentences
 from leastwise.report.explain.reasons import reasons
@@ -223,5 +223,7 @@ def compare_models(models: Sequence[AuditedModel], specs: list[Any]) -> list[dic
 
 def different_attacks(a: Evidence, b: Evidence) -> dict[str, str]:
     """Conditions that have one name in both and not one meaning: where their settings differ."""
-    both = {name: difference(a.attacks[name], b.attacks[name]) for name in a.conditions if name in b.conditions}
+    both = {
+        name: describe_difference(a.attacks[name], b.attacks[name]) for name in a.conditions if name in b.conditions
+    }
     return {name: apart for name, apart in both.items() if apart}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from leastwise.core.recipe import difference
+from leastwise.core.recipe import describe_difference
 from leastwise.statistics.gate.language import GateTerm
 from leastwise.statistics.gate.measures import (
     ClassFalls,
@@ -152,7 +152,7 @@ def measure_falls(term: GateTerm, result: Result, bases: Mapping[str, Result]) -
     if sorted(base.names) != sorted(result.names):
         raise ValueError(f"{owner} has other classes than the result: compare audits of the same data")
     before, since = (one.attacks.get(term.condition) for one in (base, result))
-    if before is not None and since is not None and (apart := difference(before, since)):
+    if before is not None and since is not None and (apart := describe_difference(before, since)):
         raise ValueError(
             f"{term.condition} is not the same attack in {owner} and in the result ({apart}): audit both alike"
         )

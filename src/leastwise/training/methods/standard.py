@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from torch import nn
 
-from leastwise.core.losses import SmoothingConvention, ce, entropy, smooth, soft_ce
+from leastwise.core.losses import SmoothingConvention, ce, entropy, smooth_labels, soft_ce
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Logits, PerExample
 from leastwise.training.base import Objective, Terms
@@ -40,7 +40,7 @@ class Standard(Objective):
 
 def label_loss(z: Logits, y: Labels, *, smoothing: float, convention: SmoothingConvention) -> PerExample:
     """Cross-entropy against the label, smoothed or not."""
-    return soft_ce(z, smooth(y, z.shape[1], smoothing, convention, z.dtype)) if smoothing else ce(z, y)
+    return soft_ce(z, smooth_labels(y, z.shape[1], smoothing, convention, z.dtype)) if smoothing else ce(z, y)
 
 
 def entropy_bonus(weight: float, z: Logits) -> PerExample | float:
