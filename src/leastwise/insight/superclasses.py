@@ -20,7 +20,7 @@ def number_parts(groups: Groups, k: int) -> Partition:
     return part
 
 
-def order_by_group(groups: Groups, k: int) -> Int[np.ndarray, " k"]:
+def classes_by_group(groups: Groups, k: int) -> Int[np.ndarray, " k"]:
     """The classes superclass by superclass, those without one last: the order in which Benz draws CIFAR-100."""
     listed = [c for _, classes in groups for c in classes]
     return np.array([*listed, *sorted(set(range(k)) - set(listed))])
