@@ -1,5 +1,7 @@
 """What methods, policies and the other parts of a training promise by their types."""
 
+import subprocess
+import sys
 from typing import ClassVar
 
 import pytest
@@ -7,7 +9,7 @@ import torch
 
 from leastwise.attacks.threats import Linf
 from leastwise.training.averaging import AVERAGINGS, Averaging
-from leastwise.training.base import Objective, Policy
+from leastwise.training.base import Objective, Policy, Terms, apply_terms
 from leastwise.training.recipe import OPTIMISERS, Optimiser
 from leastwise.training.registry import METHODS, POLICIES, apply_settings
 from leastwise.training.schedules import SCHEDULES, Schedule
@@ -59,6 +61,24 @@ def test_a_policy_that_overrides_nothing_changes_nothing() -> None:
     idle, n = Idle(), torch.ones(5, dtype=torch.int64)
     assert idle.init(n) == {} and idle.weights({}) is None and idle.sampling({}) is None
     assert not (idle.needs_validation or idle.needs_first_look or idle.needs_validation_loss)
+
+
+def test_weights_come_before_terms_and_both_count() -> None:
+    class Both(Policy):
+        def weights(self, s):
+            return torch.tensor([1.0, 2.0, 3.0])
+
+        def terms(self, terms, y, s):
+            return terms._replace(label=terms.label + 10)
+
+    y = torch.tensor([0, 2, 1, 2])
+    found = apply_terms(Terms(torch.ones(4), clean=torch.zeros(4, 3)), ((Both(), {}),), y)
+    assert found.per_example.tolist() == [11.0, 13.0, 12.0, 13.0]
+
+
+def test_the_choices_of_a_recipe_are_known_without_torch() -> None:
+    code = "import sys, leastwise.training.choices; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 def test_an_unknown_setting_is_answered_with_the_nearest() -> None:

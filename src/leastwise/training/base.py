@@ -196,9 +196,8 @@ class Policy(Contract):
         return None
 
     def terms(self, terms: Terms, y: Labels, s: PolicyState) -> Terms:
-        """The loss of a batch as this policy has it; overridden where parts are weighed differently, or terms added."""
-        weights = self.weights(s)
-        return terms if weights is None else weigh_classes(terms, weights, y)
+        """The loss of a batch, its parts weighed differently or with terms added: what `weights` cannot say."""
+        return terms
 
     def sampling(self, s: PolicyState) -> PerClass | None:
         """How often each class is drawn, in proportion; None for every image once."""
@@ -219,8 +218,11 @@ def apply_radii(objective: Objective, policies: PolicyStates, y: Labels) -> Obje
 
 
 def apply_terms(terms: Terms, policies: PolicyStates, y: Labels) -> Terms:
-    """The loss of a batch after the policies changed it, one after the other."""
+    """The loss of a batch after the policies changed it, one after the other; of each, weights before terms."""
     for policy, s in policies:
+        weights = policy.weights(s)
+        if weights is not None:
+            terms = weigh_classes(terms, weights, y)
         terms = policy.terms(terms, y, s)
     return terms
 
