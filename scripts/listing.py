@@ -12,10 +12,10 @@ from leastwise.attacks.registry import TABLE
 from leastwise.attacks.threats import Linf
 from leastwise.cli.listing import FILE
 from leastwise.core.files import write_atomic
-from leastwise.data.augment.crops import AUGMENTATIONS
-from leastwise.data.corrupt.corruption import CORRUPTIONS
+from leastwise.data.augment.registry import AUGMENTATIONS
+from leastwise.data.corrupt.registry import CORRUPTIONS
 from leastwise.data.registry import SOURCES
-from leastwise.data.source import Source, origin
+from leastwise.data.source import Source, describe_origin
 from leastwise.models.zoo.registry import ARCHITECTURES, PARTS, Architecture
 from leastwise.papers.cost import costs
 from leastwise.papers.exhibit import Exhibit
@@ -76,7 +76,7 @@ def entry(name: str, about: str, *facts: str) -> dict[str, Any]:
 def data_entry(name: str, source: Source) -> dict[str, Any]:
     """A data set, with what is needed to say whether it is on a machine."""
     splits = ", ".join(source.splits) if len(source.splits) < 5 else f"{source.splits[0]}, …"
-    origins = [origin(offer) for offer in source.offers]
+    origins = [describe_origin(offer) for offer in source.offers]
     return entry(name, source.about, splits) | {"origins": origins, "folders": list(source.folders)}
 
 

@@ -15,7 +15,7 @@ from leastwise.audit.auditor import audit
 from leastwise.core.losses import margin
 from leastwise.core.noise import Noise
 from leastwise.core.recipe import recipe_key
-from leastwise.data.corrupt.corruption import Corruption
+from leastwise.data.corrupt.registry import Corruption
 from leastwise.data.dataset import Dataset
 from leastwise.models.zoo.registry import build
 from tests.attacks.contract import check_contract

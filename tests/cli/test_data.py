@@ -10,7 +10,7 @@ from PIL import Image
 
 from leastwise.audit.evidence import load_evidence
 from leastwise.cli.data import check
-from leastwise.data.download.fetch import only_one
+from leastwise.data.download.fetch import hold_fetch_lock
 from leastwise.data.loading import load
 from leastwise.report.terminal.screen import Screen
 from tests.forked_commands import leastwise
@@ -113,7 +113,7 @@ def test_what_is_there_is_not_fetched_and_what_is_empty_is(tmp_path: Path) -> No
     shown = leastwise("data", "fetch", "imagenet", **there)
     assert shown.returncode == 2 and "register at https://image-net.org" in shown.stderr
     (tmp_path / "mnist").mkdir()
-    with only_one("mnist", tmp_path / "mnist"):
+    with hold_fetch_lock("mnist", tmp_path / "mnist"):
         shown = leastwise("data", "fetch", "mnist", **there)
     assert shown.returncode == 2 and "another fetch of mnist" in shown.stderr
     assert len(shown.stderr.splitlines()) == 1

@@ -10,7 +10,7 @@ from leastwise.attacks.pgd import PGD
 from leastwise.attacks.registry import listed, named
 from leastwise.attacks.threats import Linf
 from leastwise.core.recipe import recipe_key
-from leastwise.data.augment.crops import AUGMENTATIONS
+from leastwise.data.augment.registry import AUGMENTATIONS
 from leastwise.data.classes import CIFAR100, CIFAR100_GROUPS
 from leastwise.data.registry import SOURCES
 from leastwise.models.zoo.registry import architecture

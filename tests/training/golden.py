@@ -14,7 +14,7 @@ import torch
 
 from leastwise.attacks.threats import Linf
 from leastwise.core.files import sha256
-from leastwise.data.augment.crops import augmentation
+from leastwise.data.augment.registry import find_augmentation
 from leastwise.models.zoo.registry import build
 from leastwise.training.averaging import EMA, FAWA, SWA
 from leastwise.training.awp import AWP
@@ -55,7 +55,7 @@ def recipes() -> dict[str, tuple[str, Training]]:
         "averaging swa": ("small", replace(base, averaging=SWA())),
         "averaging fawa": ("convnet", replace(base, averaging=FAWA())),
         "awp": ("small", replace(base, objective=made("trades"), awp=AWP())),
-        "augmentation crop-flip": ("convnet", replace(base, augment=augmentation("cutout"))),
+        "augmentation crop-flip": ("convnet", replace(base, augment=find_augmentation("cutout"))),
         "optimiser adam, cosine": ("convnet", replace(base, optimiser=Adam(), schedule=Cosine(0.01))),
         "schedule steps": ("convnet", replace(base, schedule=Steps(0.05))),
         "schedule cyclic": ("convnet", replace(base, schedule=Cyclic(0.05))),
@@ -65,7 +65,7 @@ def recipes() -> dict[str, tuple[str, Training]]:
             replace(
                 base,
                 objective=made("trades"),
-                augment=augmentation("cutout"),
+                augment=find_augmentation("cutout"),
                 policies=(POLICIES["cfa"].policy, POLICIES["fair-weighting"].policy),
             ),
         ),

@@ -9,7 +9,7 @@ import torch
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Linf
 from leastwise.core.noise import Noise
-from leastwise.data.augment.crops import augmentation
+from leastwise.data.augment.registry import find_augmentation
 from leastwise.models.classifier import inference
 from leastwise.models.fast.prepare import Form
 from leastwise.models.zoo.registry import build
@@ -56,7 +56,7 @@ def test_p18_crafting_mode_decides_whether_attacks_move_batchnorm(objective: PGD
 
 def test_p26_attacks_and_validation_leave_the_global_generators_alone() -> None:
     before = torch.random.get_rng_state(), np.random.get_state()[1].copy()
-    ended(replace(QUICK, validation=Validation(2), augment=augmentation("cutout")))
+    ended(replace(QUICK, validation=Validation(2), augment=find_augmentation("cutout")))
     assert torch.equal(before[0], torch.random.get_rng_state())
     assert np.array_equal(before[1], np.random.get_state()[1])
 
@@ -236,7 +236,7 @@ def test_the_test_set_is_looked_at_when_asked_and_changes_nothing() -> None:
 def test_augmentation_and_half_precision_run() -> None:
     """A smoke test: bfloat16 learns about as well, and its weights stay in full precision."""
     training = replace(
-        QUICK, objective=Standard(), epochs=6, schedule=Constant(0.05), augment=augmentation("crop-flip")
+        QUICK, objective=Standard(), epochs=6, schedule=Constant(0.05), augment=find_augmentation("crop-flip")
     )
     model = build("convnet", DATA.shape, DATA.k, seed=3)
     *_, full = fit(build("convnet", DATA.shape, DATA.k, seed=3), DATA, training)

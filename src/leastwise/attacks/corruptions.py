@@ -13,7 +13,7 @@ from leastwise.attacks.threats import TOLERANCE, Ball, Radius, column, inside
 from leastwise.core.losses import margin
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Mask
-from leastwise.data.corrupt.corruption import Corruption
+from leastwise.data.corrupt.registry import Corruption
 
 Kind = Literal["uniform", "gaussian", "corners"]
 

@@ -13,7 +13,7 @@ from leastwise.attacks.reachability import Everywhere
 from leastwise.attacks.threats import L2, Ball, Linf
 from leastwise.attacks.transfer import Surrogate, Transfer
 from leastwise.core.parsing import parse_number
-from leastwise.data.corrupt.corruption import Corruption
+from leastwise.data.corrupt.registry import Corruption
 
 TEMPERATURE = 5.0  # 1/T of a plain `tpgd`: the value Tian et al. report for MART and HE
 TEMPERATURE_GRID = (2.0, 5.0, 10.0, 50.0)  # Tian et al., section 5

@@ -37,7 +37,7 @@ from leastwise.attacks.nattack import NAttack
 from leastwise.attacks.pgd import Uniform, fgsm, r_fgsm
 from leastwise.attacks.square import Square
 from leastwise.attacks.threats import L2, Linf
-from leastwise.data.corrupt.corruption import CORRUPTIONS
+from leastwise.data.corrupt.registry import CORRUPTIONS
 
 
 class Named(NamedTuple):

@@ -43,7 +43,7 @@ def binary(data: Dataset, first: int | str, second: int | str) -> Dataset:
 def removed(data: Dataset, cls: int | str, renumber: bool = True) -> Dataset:
     """Without one class. Renumbered, k - 1 classes remain; otherwise it stays in `names`, empty."""
     gone = data.index(cls)
-    return data.keeping([c for c in range(data.k) if c != gone]) if renumber else data.without(gone)
+    return data.keep([c for c in range(data.k) if c != gone]) if renumber else data.without(gone)
 
 
 def pseudo_labelled(model: Classifier, data: Dataset, names: Sequence[str], device: str = "cpu") -> Dataset:

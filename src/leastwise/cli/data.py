@@ -32,17 +32,17 @@ class ListData:
 
     def run(self) -> None:
         use_data_dir(self.data_dir)
-        from leastwise.data.cache import absent_root, find
+        from leastwise.data.cache import describe_absent_root, find_folder
 
         table = Table(box=box.SIMPLE_HEAD, show_header=False, show_lines=True)
         for entry in read_listing()["data"]:
-            place = find(entry.folders)
+            place = find_folder(entry.folders)
             here = "inside the package" if not entry.folders else f"here: {place}" if place else "not here"
             lines = [entry.about, f"splits: {', '.join(entry.facts)}", *(f"from {origin}" for origin in entry.origins)]
             table.add_row(Text(entry.name, style="bold"), Text("\n".join([*lines, here])))
         console = Screen()
         console.print(table)
-        if absent := absent_root():
+        if absent := describe_absent_root():
             say(console, absent)
 
 
@@ -67,13 +67,13 @@ class Fetch:
     def run(self) -> None:
         use_data_dir(self.data_dir)
         from leastwise.core.files import check_writable
-        from leastwise.data.cache import find, write_root
+        from leastwise.data.cache import find_folder, write_root
         from leastwise.data.download.fetch import fetch
         from leastwise.report.terminal.progress import transfer
 
         name, source = known(self.name)
         console = Screen()
-        there = None if self.fresh else find(source.folders)
+        there = None if self.fresh else find_folder(source.folders)
         if there is not None:
             checks = f"`leastwise data verify {name}` checks it"
             say(console, f"{name} is there, in {there}: {checks}, and --fresh fetches it again")
@@ -122,14 +122,14 @@ class Sheet:
         import numpy as np
 
         from leastwise.core.noise import Noise
-        from leastwise.data.contact_sheet import draw_all
+        from leastwise.data.contact_sheet import draw_all_changes
 
         console = Screen()
         data = loaded(console, sized(self.data, self.size))
         if not 0 <= self.image < len(data):
             raise ValueError(f"there is no image {self.image}: this data set has 0 to {len(data) - 1}")
         batch = data.batch(np.array([self.image]))
-        draw_all(batch.x, Noise(self.seed, batch.ids, "/sheet")).save(self.out)
+        draw_all_changes(batch.x, Noise(self.seed, batch.ids, "/sheet")).save(self.out)
         say(console, f"drawn: {self.out}")
 
 
@@ -155,14 +155,14 @@ BEGINNINGS = {"train": ("train", "data_batch_"), "test": ("test", "t10k")}
 
 def check(console: Screen, name: str) -> None:
     """Files as fetched, facts as known, content as known."""
-    from leastwise.data.cache import find, not_here
+    from leastwise.data.cache import describe_missing, find_folder
     from leastwise.data.download.fetch import check_contents
-    from leastwise.data.source import content
+    from leastwise.data.source import hash_content
 
     _, source = known(name)
-    place = find(source.folders) if source.folders else Path()
+    place = find_folder(source.folders) if source.folders else Path()
     if place is None:
-        raise ValueError(not_here(name, source.folders))
+        raise ValueError(describe_missing(name, source.folders))
     files = check_contents(place) if source.folders else None
     if files:
         say(console, f"{name}: {files} files are as they were fetched")
@@ -179,7 +179,7 @@ def check(console: Screen, name: str) -> None:
         read += 1
         said = f"{name}/{split}: {len(data):,} images of {data.k} classes, facts hold"
         if split in source.facts.content:
-            if content(data) != source.facts.content[split]:
+            if hash_content(data) != source.facts.content[split]:
                 raise ValueError(f"{name}/{split} differs from the official images or labels: fetch it with --fresh")
             said += ", every pixel and label is the official one"
         say(console, said)

@@ -90,7 +90,7 @@ class Target:
         if self.only:
             data = chosen(data, [class_of(name.strip(), data.names) for name in self.only.split(",")], self.model)
         if self.groups:
-            data = data.grouped(read_groups(Path(self.groups), data.names))
+            data = data.with_groups(read_groups(Path(self.groups), data.names))
         device = chosen_device(self.device, threads or self.threads)
 
         def classifier(name: str) -> "Classifier":
@@ -113,7 +113,7 @@ def chosen(data: "Dataset", classes: Sequence[int | str], model: str) -> "Datase
 
     some = data.only(classes)
     own = own_classes(Path(model)) if Path(model).is_file() else ()
-    return data.keeping(own) if set(own) == {data.names[data.index(c)] for c in classes} else some
+    return data.keep(own) if set(own) == {data.names[data.index(c)] for c in classes} else some
 
 
 def class_of(text: str, names: Sequence[str]) -> int | str:

@@ -12,7 +12,7 @@ from leastwise.report.terminal.screen import Screen
 from leastwise.training.choices import CraftMode, Precision, SelectionRule
 
 if TYPE_CHECKING:
-    from leastwise.data.augment.crops import Augment
+    from leastwise.data.augment.transforms import Augment
     from leastwise.jobs.job import Train as Job
 
 # Photographs that may be mirrored; digits may not.
@@ -189,11 +189,11 @@ class Train:
         return Job(data, self.model, training, self.per_class or None, mean, std, only, self.start, self.extra)
 
     def augmentation(self) -> "Augment":
-        from leastwise.data.augment.crops import augmentation
+        from leastwise.data.augment.registry import find_augmentation
 
         known = self.data.partition("/")[0].partition("@")[0]
         usual = "none" if known not in MIRRORED else "crop-flip" if self.epochs >= LONG else "flip"
-        return augmentation(self.augment if self.augment != "auto" else usual)
+        return find_augmentation(self.augment if self.augment != "auto" else usual)
 
 
 def peak_of(schedule: Any) -> str:

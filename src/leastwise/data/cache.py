@@ -17,7 +17,7 @@ def write_root() -> Path:
     return Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else cache_root() / "data"
 
 
-def roots() -> tuple[Path, ...]:
+def data_roots() -> tuple[Path, ...]:
     """Where data is looked for, first place first."""
     if not os.environ.get(VARIABLE):
         return (cache_root() / "data",)
@@ -27,25 +27,25 @@ def roots() -> tuple[Path, ...]:
     return named, cache_root() / "data"
 
 
-def absent_root() -> str:
+def describe_absent_root() -> str:
     """A clause about the folder that the user names, if it does not exist."""
     if not os.environ.get(VARIABLE) or write_root().exists():
         return ""
     return f"the folder {write_root()} that {VARIABLE} names does not exist"
 
 
-def not_here(name: str, folders: Sequence[str]) -> str:
+def describe_missing(name: str, folders: Sequence[str]) -> str:
     """What to do about a data set that `find` does not find."""
-    absent = absent_root()
+    absent = describe_absent_root()
     return (
         f"{name} is not on this machine: run `leastwise data fetch {name}`, or set {VARIABLE} to a folder that holds "
         f"{folders[0]}{f', and {absent}' if absent else ''}"
     )
 
 
-def find(folders: Sequence[str]) -> Path | None:
+def find_folder(folders: Sequence[str]) -> Path | None:
     """The first of these folders that exists under one of the roots and is not empty."""
-    for root in roots():
+    for root in data_roots():
         for name in folders:
             place = root / name
             if place.is_dir() and any(place.iterdir()):

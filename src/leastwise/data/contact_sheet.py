@@ -6,9 +6,9 @@ from PIL import Image, ImageDraw, ImageFont
 
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images
-from leastwise.data.augment.crops import AUGMENTATIONS
-from leastwise.data.corrupt.corruption import CORRUPTIONS, SEVERITIES, Corruption
-from leastwise.data.corrupt.digital import pictures
+from leastwise.data.augment.registry import AUGMENTATIONS
+from leastwise.data.corrupt.digital import to_pillow
+from leastwise.data.corrupt.registry import CORRUPTIONS, SEVERITIES, Corruption
 
 Transform = Callable[[Images, Noise], Images]
 
@@ -18,7 +18,7 @@ TEXT = 18  # height of the letters, pixels
 GROUND, INK = (255, 255, 255), (0, 0, 0)
 
 
-def contact_sheet(
+def draw_contact_sheet(
     x: Images,
     noise: Noise,
     rows: Sequence[tuple[str, Sequence[Transform]]],
@@ -30,9 +30,9 @@ def contact_sheet(
     One image and five severities give five columns; several images and one augmentation, as many columns
     as images. `columns` are headings above all cells.
     """
-    lines = [("original", pictures(x))]
+    lines = [("original", to_pillow(x))]
     lines += [
-        (label, [p for transform in transforms for p in pictures(transform(x, noise))]) for label, transforms in rows
+        (label, [p for transform in transforms for p in to_pillow(transform(x, noise))]) for label, transforms in rows
     ]
     h, w = x.shape[2:]
     scale = max(1, cell // max(h, w))
@@ -53,16 +53,16 @@ def contact_sheet(
     return sheet
 
 
-def draw_all(x: Images, noise: Noise) -> Image.Image:
+def draw_all_changes(x: Images, noise: Noise) -> Image.Image:
     """Every corruption of an image at its five severities, then five draws of every augmentation."""
     columns = range(1, SEVERITIES + 1)
     rows: list[tuple[str, list[Transform]]] = [
         (name, [Corruption(name, severity) for severity in columns]) for name in CORRUPTIONS
     ]
-    rows += [(name, [drawn(named.augment, n) for n in columns]) for name, named in AUGMENTATIONS.items()]
-    return contact_sheet(x, noise, rows, [str(n) for n in columns])
+    rows += [(name, [with_draw(named.augment, n) for n in columns]) for name, named in AUGMENTATIONS.items()]
+    return draw_contact_sheet(x, noise, rows, [str(n) for n in columns])
 
 
-def drawn(transform: Transform, draw: int) -> Transform:
+def with_draw(transform: Transform, draw: int) -> Transform:
     """The same transformation with other random numbers."""
     return lambda x, noise: transform(x, noise.fork("draw", draw))

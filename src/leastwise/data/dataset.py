@@ -135,7 +135,7 @@ class Dataset:
         """Everything but one class."""
         return self.where(self.labels != self.index(cls))
 
-    def keeping(self, classes: Sequence[int | str]) -> "Dataset":
+    def keep(self, classes: Sequence[int | str]) -> "Dataset":
         """Some classes, as the only ones there are, in the order given; superclasses keep those that stay."""
         numbers = [self.index(c) for c in classes]
         new = {c: number for number, c in enumerate(numbers)}
@@ -188,14 +188,14 @@ class Dataset:
             pixels.float().div_(255), torch.from_numpy(self.labels[positions]), torch.from_numpy(self.ids[positions])
         )
 
-    def grouped(self, groups: Groups) -> "Dataset":
+    def with_groups(self, groups: Groups) -> "Dataset":
         """The same examples with superclasses; a class belongs to one of them at most."""
         members = [c for _, classes in groups for c in classes]
         if len(set(members)) != len(members) or not set(members) <= set(range(self.k)):
             raise ValueError(f"every class may be in one group only and must be 0 to {self.k - 1}, but saw {groups}")
         return replace(self, groups=groups)
 
-    def noted(self, *notes: str) -> "Dataset":
+    def with_notes(self, *notes: str) -> "Dataset":
         return replace(self, notes=(*self.notes, *notes))
 
     def where(self, keep: "np.ndarray") -> "Dataset":

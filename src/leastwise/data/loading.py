@@ -4,11 +4,11 @@ import re
 from pathlib import Path
 
 from leastwise.core.progress import ProgressCallback, ignore_progress
-from leastwise.data.cache import find, not_here
+from leastwise.data.cache import describe_missing, find_folder
 from leastwise.data.dataset import Dataset
 from leastwise.data.readers.arrays import read_npy, read_npz
 from leastwise.data.readers.huggingface import is_huggingface, read_huggingface
-from leastwise.data.readers.image_folder import folders_in, images_under, read_folder
+from leastwise.data.readers.image_folder import list_folders, list_images, read_folder
 from leastwise.data.registry import SOURCES
 from leastwise.data.source import Source, read_source
 
@@ -27,7 +27,7 @@ def load(spec: str, split: str = "test", watch: ProgressCallback = ignore_progre
     """
     if not spec.strip():
         raise ValueError("the name or path of the data set is empty: for the folder you are in, write .")
-    place, size = sized(spec)
+    place, size = parse_size(spec)
     name, _, named_split = place.partition("/")
     if name in SOURCES:
         return load_known(name, SOURCES[name], named_split, split, size, watch)
@@ -47,7 +47,7 @@ def load(spec: str, split: str = "test", watch: ProgressCallback = ignore_progre
     return readers[path.suffix](path)
 
 
-def sized(spec: str) -> tuple[str, int | None]:
+def parse_size(spec: str) -> tuple[str, int | None]:
     """`photos@64` is `photos` and 64."""
     match = re.fullmatch(r"(.+)@(\d+)", spec)
     if match is None or Path(spec).exists():
@@ -64,18 +64,18 @@ def load_known(
 ) -> Dataset:
     split = named or (wanted if wanted in source.splits else STAND_INS.get(wanted, wanted))
     if split not in source.splits:
-        raise ValueError(f"{name} has no split {split!r}: choose {choices(source.splits)}")
+        raise ValueError(f"{name} has no split {split!r}: choose {list_splits(source.splits)}")
     if size is not None and not source.as_files:
         raise ValueError(f"{name} has images of one size, {source.facts.shape}: leave the size out")
-    folder = find(source.folders) if source.folders else Path()
+    folder = find_folder(source.folders) if source.folders else Path()
     if folder is None:
-        raise ValueError(not_here(name, source.folders))
+        raise ValueError(describe_missing(name, source.folders))
     data = read_source(source, folder, split, size, watch)
     source.facts.check(name, split, data)
     return data
 
 
-def choices(splits: tuple[str, ...]) -> str:
+def list_splits(splits: tuple[str, ...]) -> str:
     return " or ".join(splits) if len(splits) < 5 else f"one of {', '.join(splits[:3])} … {splits[-1]}"
 
 
@@ -99,9 +99,9 @@ def split_folders(path: Path, names: set[str]) -> dict[str, Path] | None:
 
     A split has class folders inside. One alone beside folders with images is a class that is called like a split.
     """
-    named = [inner for inner in folders_in(path) if inner.name in names]
-    others = [inner for inner in folders_in(path) if inner.name not in names]
-    splits = {inner.name: inner for inner in named if folders_in(inner)}
+    named = [inner for inner in list_folders(path) if inner.name in names]
+    others = [inner for inner in list_folders(path) if inner.name not in names]
+    splits = {inner.name: inner for inner in named if list_folders(inner)}
     if named and not others:
         return splits
-    return splits if len(splits) > 1 or (splits and not any(map(images_under, others))) else None
+    return splits if len(splits) > 1 or (splits and not any(map(list_images, others))) else None

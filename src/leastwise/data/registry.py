@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from leastwise.data.classes import DIGITS, FASHION
-from leastwise.data.corrupt.corruption import CORRUPTIONS
+from leastwise.data.corrupt.registry import CORRUPTIONS
 from leastwise.data.readers.arrays import read_npz
 from leastwise.data.readers.cifar import read_cifar10, read_cifar10_c, read_cifar100
 from leastwise.data.readers.imagenet import read_imagenet, read_tiny_imagenet
@@ -21,7 +21,7 @@ IDX = tuple(
 )
 
 
-def idx_files(address: str, sizes: tuple[int, ...], sums: tuple[str, ...]) -> tuple[File, ...]:
+def make_idx_files(address: str, sizes: tuple[int, ...], sums: tuple[str, ...]) -> tuple[File, ...]:
     return tuple(File(address + name, size, md5) for name, size, md5 in zip(IDX, sizes, sums, strict=True))
 
 
@@ -51,7 +51,7 @@ SOURCES: dict[str, Source] = {
         ),
         (
             Official(
-                idx_files(
+                make_idx_files(
                     "https://ossci-datasets.s3.amazonaws.com/mnist/",
                     (9912422, 28881, 1648877, 4542),
                     (
@@ -89,7 +89,7 @@ SOURCES: dict[str, Source] = {
         (
             Debian("dataset-fashion-mnist", IDX),
             Official(
-                idx_files(
+                make_idx_files(
                     "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
                     (26421880, 29515, 4422102, 5148),
                     (

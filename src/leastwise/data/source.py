@@ -61,7 +61,7 @@ class ByHand:
 Offer = Official | Npm | Debian | ByHand
 
 
-def origin(offer: Offer) -> str:
+def describe_origin(offer: Offer) -> str:
     """Where an offer comes from, in a few words."""
     match offer:
         case Official(files):
@@ -126,7 +126,7 @@ class Source:
     as_files: bool = False  # images are files: they can be cut to a size
 
 
-def content(data: Dataset) -> str:
+def hash_content(data: Dataset) -> str:
     """sha256 over all pixels `[n c h w]` and then all labels as bytes: the same for every form of the files."""
     digest = hashlib.sha256()
     for start in range(0, len(data), 1024):

@@ -109,7 +109,7 @@ def chosen_classes(data: Dataset, only: tuple[str, ...]) -> Dataset:
     numbers = [data.index(int(name) if name.isdigit() and name not in data.names else name) for name in only]
     if len(set(numbers)) < 2 or len(set(numbers)) != len(numbers):
         raise ValueError(f"choose two different classes or more, but saw {', '.join(only)}")
-    return data.keeping(numbers)
+    return data.keep(numbers)
 
 
 def same_task(extra: Dataset, data: Dataset, what: str) -> Dataset:

@@ -31,7 +31,7 @@ def dataset(
         raise ValueError(f"only images that are made with a network take steps, but saw {images}")
     data = load(images.name, split)
     if not data.groups and images.name in GROUPS:
-        data = data.grouped(GROUPS[images.name])
+        data = data.with_groups(GROUPS[images.name])
     if images.classes:
         data = data.only(list(images.classes))
     if images.per_class is not None:

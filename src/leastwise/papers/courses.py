@@ -6,7 +6,7 @@ from typing import Any
 
 from leastwise.attacks.goals import CE
 from leastwise.attacks.pgd import PGD, Uniform
-from leastwise.data.augment.crops import augmentation
+from leastwise.data.augment.registry import find_augmentation
 from leastwise.papers.build import NO_ATTACK, ball_of
 from leastwise.papers.recipes import Setting, Trained, made
 from leastwise.training.averaging import find_averaging
@@ -32,7 +32,7 @@ def training(t: Trained) -> Training:
         replace(means, weight_decay=t.weight_decay),
         t.seed,
         tuple(parts[name] for name in t.fair),
-        augmentation(t.augment),
+        find_augmentation(t.augment),
         parts[t.average] if t.average else None,
     )
     return replace(found, validation=validation(t, found.needs_validation))

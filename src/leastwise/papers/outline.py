@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from leastwise.data.cache import find, not_here
+from leastwise.data.cache import describe_missing, find_folder
 from leastwise.data.registry import SOURCES
 from leastwise.papers.cost import count, released
 from leastwise.papers.exhibit import Exhibit
@@ -64,8 +64,8 @@ def missing(recipes: Iterable[Recipe], runner: Runner) -> Iterator[str]:
     recipes = tuple(recipes)
     for name in dict.fromkeys(recipe.data.name for recipe in recipes):
         source = SOURCES[name]
-        if source.folders and find(source.folders) is None:
-            yield not_here(name, source.folders)
+        if source.folders and find_folder(source.folders) is None:
+            yield describe_missing(name, source.folders)
     absent = []
     for model in released(recipes):
         try:

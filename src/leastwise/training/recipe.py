@@ -10,7 +10,7 @@ from torch import nn
 from leastwise.attacks.goals import CE
 from leastwise.attacks.pgd import PGD, Uniform
 from leastwise.core.contract import Contract
-from leastwise.data.augment.crops import Augment, Chain
+from leastwise.data.augment.transforms import Augment, Chain
 from leastwise.data.dataset import Dataset
 from leastwise.models.zoo.layers import gate_parameters
 from leastwise.training.averaging import Averaging

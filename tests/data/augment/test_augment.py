@@ -15,31 +15,21 @@ from leastwise.cli.train import Train
 from leastwise.core.noise import Noise
 from leastwise.core.recipe import canonical_json, recipe_key
 from leastwise.data.augment import pillow_ops as colour
-from leastwise.data.augment.crops import (
-    AUGMENTATIONS,
-    IDBH,
-    Augment,
-    Chain,
-    CropShift,
-    Cutout,
-    Erase,
-    Flip,
-    PadCrop,
-    augmentation,
-)
 from leastwise.data.augment.idbh import POLICIES, ColorShape
 from leastwise.data.augment.pillow_ops import (
     autocontrast,
     brightness,
     contrast,
     equalise,
-    levels,
-    pixels,
     rotate,
     saturation,
     sharpness,
     shear,
+    to_levels,
+    to_pixels,
 )
+from leastwise.data.augment.registry import AUGMENTATIONS, IDBH, find_augmentation
+from leastwise.data.augment.transforms import Augment, Chain, CropShift, Cutout, Erase, Flip, PadCrop
 
 MANY = 20_000
 
@@ -119,7 +109,7 @@ def test_operations_give_pillows_numbers(name: str, channels: int) -> None:
         picture = Image.fromarray(image[0] if channels == 1 else image.transpose(1, 2, 0))
         answer = np.asarray(theirs(picture, n))
         answers.append(answer[None] if channels == 1 else answer.transpose(2, 0, 1))
-    result = ours(levels(as_pixels(images)))
+    result = ours(to_levels(as_pixels(images)))
     assert np.array_equal(result.numpy(), np.stack(answers))
     if (name, channels) != ("saturation", 1):  # a grey image has no colour to change
         assert not np.array_equal(result.numpy(), images)
@@ -138,7 +128,7 @@ def test_colour_operations_refuse_other_channels() -> None:
 
 def test_levels_and_pixels_are_inverse_on_8_bit_images() -> None:
     x = torch.arange(256).view(1, 1, 16, 16).float() / 255
-    assert torch.equal(pixels(levels(x), torch.float32), x)
+    assert torch.equal(to_pixels(to_levels(x), torch.float32), x)
 
 
 # Which operation, how strongly.
@@ -146,7 +136,7 @@ def test_levels_and_pixels_are_inverse_on_8_bit_images() -> None:
 
 @pytest.mark.parametrize("kind", ["colour", "shape"])
 def test_operations_are_as_frequent_as_published(kind: str) -> None:
-    counts = torch.bincount(ColorShape(kind).drawn(noise(MANY)), minlength=8).numpy()
+    counts = torch.bincount(ColorShape(kind).draw_operations(noise(MANY)), minlength=8).numpy()
     expected = MANY * np.array([choice.p for choice in POLICIES[kind]])
     assert stats.chisquare(counts, expected).pvalue > 0.001
 
@@ -200,12 +190,12 @@ def test_colorshape_does_the_drawn_operation_within_its_range(kind: str, monkeyp
 
 def test_colorshape_changes_each_image_by_the_operation_drawn_for_it() -> None:
     x, n = pictures(200), noise(200)
-    which, changed = ColorShape("shape").drawn(n), ColorShape("shape")(x, n)
+    which, changed = ColorShape("shape").draw_operations(n), ColorShape("shape")(x, n)
     names = [choice.name for choice in POLICIES["shape"]]
     for name, operation in (("autocontrast", autocontrast), ("equalise", equalise)):
         rows = which == names.index(name)
         assert bool(rows.any())
-        assert torch.equal(changed[rows], operation(levels(x[rows])) / 255)
+        assert torch.equal(changed[rows], operation(to_levels(x[rows])) / 255)
 
 
 # CropShift.
@@ -404,9 +394,9 @@ def test_augmentations_are_recipes() -> None:
 
 
 def test_unknown_names_and_settings_are_refused() -> None:
-    assert augmentation("idbh-weak") == IDBH["cifar10-weak"] and augmentation("none").parts == ()
+    assert find_augmentation("idbh-weak") == IDBH["cifar10-weak"] and find_augmentation("none").parts == ()
     wrong: list[tuple[Callable[[], object], str]] = [
-        (lambda: augmentation("idbh"), "no augmentation 'idbh': choose none or flip or crop-flip"),
+        (lambda: find_augmentation("idbh"), "no augmentation 'idbh': choose none or flip or crop-flip"),
         (lambda: Flip(1.5), "between 0 and 1, but saw 1.5"),
         (lambda: Erase(scale=(0.4, 0.3)), "low <= high"),
         (lambda: Erase(ratio=(0.0, 1.0)), "0 < low"),
@@ -429,5 +419,5 @@ def test_unknown_names_and_settings_are_refused() -> None:
     ],
 )
 def test_what_a_training_gets_unless_it_asks(data: str, epochs: int, name: str) -> None:
-    assert Train("pgd-at", data=data, epochs=epochs).augmentation() == augmentation(name)
-    assert Train("pgd-at", data=data, epochs=epochs, augment="cutout").augmentation() == augmentation("cutout")
+    assert Train("pgd-at", data=data, epochs=epochs).augmentation() == find_augmentation(name)
+    assert Train("pgd-at", data=data, epochs=epochs, augment="cutout").augmentation() == find_augmentation("cutout")

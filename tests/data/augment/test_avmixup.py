@@ -6,7 +6,7 @@ from scipy import stats
 
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels
-from leastwise.data.augment.avmixup import adversarial_vertex, mix, mix_at, smoothed
+from leastwise.data.augment.avmixup import adversarial_vertex, mix, mix_at, soften_labels
 from tests.conftest import B, K
 
 
@@ -44,18 +44,18 @@ def test_p10_alpha_zero_gamma_one_is_the_adversarial_example_with_its_label(batc
 @pytest.mark.parametrize("k", [2, 5, 10, 100])
 def test_smoothed_labels(k: int) -> None:
     y = torch.arange(k)
-    assert torch.equal(smoothed(y, k, 1.0), torch.eye(k))
-    assert torch.allclose(smoothed(y, k, 1 / k), torch.full((k, k), 1 / k))
-    soft = smoothed(y, k, 0.3)
+    assert torch.equal(soften_labels(y, k, 1.0), torch.eye(k))
+    assert torch.allclose(soften_labels(y, k, 1 / k), torch.full((k, k), 1 / k))
+    soft = soften_labels(y, k, 0.3)
     assert torch.allclose(soft.sum(dim=1), torch.ones(k)) and torch.allclose(soft.diagonal(), torch.tensor(0.3))
     assert torch.allclose(soft[0, 1:], torch.tensor(0.7 / (k - 1)))
 
 
 def test_smoothed_labels_refuse_nonsense() -> None:
     with pytest.raises(ValueError, match=r"but saw 1 and 0\.5"):
-        smoothed(torch.zeros(1, dtype=torch.long), 1, 0.5)
+        soften_labels(torch.zeros(1, dtype=torch.long), 1, 0.5)
     with pytest.raises(ValueError, match=r"but saw 3 and 1\.5"):
-        smoothed(torch.zeros(1, dtype=torch.long), 3, 1.5)
+        soften_labels(torch.zeros(1, dtype=torch.long), 3, 1.5)
 
 
 def test_vertex_is_gamma_times_as_far_and_only_clipped_to_the_pixel_range() -> None:

@@ -9,7 +9,7 @@ from scipy import ndimage
 from torch import Tensor
 
 from leastwise.core.noise import Noise
-from leastwise.data.corrupt.corruption import Corruption
+from leastwise.data.corrupt.registry import Corruption
 from leastwise.data.loading import load
 
 IDS = torch.tensor([11, 5, 2**40, 0])
@@ -109,7 +109,7 @@ def noise(n: int = 4) -> Noise:
 
 def corrupted(name: str, x: Tensor, severity: int = 3, size: str = "auto") -> Tensor:
     """Before clipping."""
-    return Corruption(name, severity, size).raw(x, Noise(3, torch.arange(len(x))))
+    return Corruption(name, severity, size).apply_raw(x, Noise(3, torch.arange(len(x))))
 
 
 def random_images(n: int, c: int, h: int, w: int) -> Tensor:

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from leastwise.core.noise import Noise
-from leastwise.data.augment.crops import AUGMENTATIONS
-from leastwise.data.contact_sheet import contact_sheet, draw_all
-from leastwise.data.corrupt.corruption import CORRUPTIONS, Corruption
+from leastwise.data.augment.registry import AUGMENTATIONS
+from leastwise.data.contact_sheet import draw_all_changes, draw_contact_sheet
+from leastwise.data.corrupt.registry import CORRUPTIONS, Corruption
 from leastwise.data.loading import load
 from tests.data.corrupt.slow_corruptions import (
     ELASTIC,
@@ -119,13 +119,13 @@ def test_distance_grows_with_severity(name: str, side: int) -> None:
 def test_a_contact_sheet_shows_every_image_magnified() -> None:
     x = torch.full((2, 3, 16, 8), 0.2)
     rows = [("half", [lambda x, noise: x / 2]), ("two", [lambda x, noise: 1 - x, lambda x, noise: x])]
-    sheet = contact_sheet(x, noise(2), rows, ("first", "second", "third", "fourth"), cell=64)
+    sheet = draw_contact_sheet(x, noise(2), rows, ("first", "second", "third", "fourth"), cell=64)
     pixels = np.asarray(sheet)
     counts = {level: int((pixels == level).all(axis=2).sum()) for level in (51, 26, 204)}
     one = (4 * 16) * (4 * 8)  # the largest factor that keeps 16 pixels within 64
     assert counts[51] >= 4 * one and counts[26] >= 2 * one and counts[204] >= 2 * one
     assert counts[51] < 4 * one + 200  # letters may add a few pixels of the same grey
-    grey = contact_sheet(torch.rand(1, 1, 200, 200), noise(1), [("same", [lambda x, noise: x])])
+    grey = draw_contact_sheet(torch.rand(1, 1, 200, 200), noise(1), [("same", [lambda x, noise: x])])
     assert grey.size[1] >= 400 and grey.mode == "RGB"
 
 
@@ -133,7 +133,7 @@ def test_the_sheet_of_everything_has_a_row_for_each() -> None:
     """Images of 28 pixels are magnified four times, with gaps of 4 and a line of headings."""
     x = torch.from_numpy(load("fashion-mini/test").images[:1]).float() / 255
     rows = 1 + len(CORRUPTIONS) + len(AUGMENTATIONS)
-    sheet = draw_all(x, noise(1))
+    sheet = draw_all_changes(x, noise(1))
     assert sheet.size[1] == 26 + rows * (4 * 28 + 4) and sheet.size[0] > 5 * (4 * 28 + 4)
     left = sheet.size[0] - 5 * 116
     original = np.asarray(sheet.crop((left, 26, left + 112, 26 + 112)))[::4, ::4, 0]

@@ -9,10 +9,10 @@ import torch
 from PIL import Image
 from scipy import ndimage
 
-from leastwise.data.corrupt.corruption import CORRUPTIONS, Corruption
-from leastwise.data.corrupt.digital import affine_places, sample
-from leastwise.data.corrupt.frost import BRIGHT, DARK, veils
-from leastwise.data.corrupt.weather import MUD, equalised, plasma, relief
+from leastwise.data.corrupt.digital import affine_places, sample_bilinear
+from leastwise.data.corrupt.frost import BRIGHT, DARK, make_veils
+from leastwise.data.corrupt.registry import CORRUPTIONS, Corruption
+from leastwise.data.corrupt.weather import MUD, equalise_levels, make_plasma, make_relief
 from tests.data.corrupt.slow_corruptions import (
     EXPECTED,
     corrupted,
@@ -39,7 +39,7 @@ def test_brightness_adds_to_the_hsv_value() -> None:
 
 def test_fog_is_a_fractal_whose_detail_falls_with_the_square_of_the_decay() -> None:
     for decay in (1.4, 2.0, 3.0):
-        cloud = plasma(noise(), 64, decay)
+        cloud = make_plasma(noise(), 64, decay)
         assert torch.equal(cloud.amin(dim=(1, 2)), torch.zeros(4)) and torch.equal(
             cloud.amax(dim=(1, 2)), torch.ones(4)
         )
@@ -56,20 +56,20 @@ def test_fog_is_a_fractal_whose_detail_falls_with_the_square_of_the_decay() -> N
 def test_fog_keeps_the_range_of_the_image() -> None:
     """(x + c f) m / (m + c): the fractal comes back, the largest possible value is m, black images stay black."""
     x = 0.6 * random_images(4, 3, 20, 30)
-    cloud = plasma(noise().fork("fog"), 32, 2.0)[:, None, :20, :30]
+    cloud = make_plasma(noise().fork("fog"), 32, 2.0)[:, None, :20, :30]
     largest = x.amax(dim=(1, 2, 3), keepdim=True).double()
-    y = Corruption("fog", 4).raw(x, noise())
+    y = Corruption("fog", 4).apply_raw(x, noise())
     assert torch.allclose(y * (largest + 1) / largest - x, cloud.expand_as(y), atol=1e-12)
     assert (y <= largest + 1e-12).all()
     assert torch.equal(Corruption("fog")(torch.zeros(4, 3, 8, 8), noise()), torch.zeros(4, 3, 8, 8))
 
 
 def test_frost_adds_a_crop_of_a_texture() -> None:
-    veil = veils()
+    veil = make_veils()
     assert veil.shape == (5, 640, 640) and veil.min() >= 0 and veil.max() <= 1
     assert (veil.mean(dim=(1, 2)) - 0.42).abs().max() < 0.1 and veil.std(dim=(1, 2)).min() > 0.2
     x = random_images(4, 3, 80, 70)
-    y = Corruption("frost", 2).raw(x, noise())
+    y = Corruption("frost", 2).apply_raw(x, noise())
     texture = (y - 0.8 * x.double()) / 0.6
     dark, bright = (torch.tensor(c).double().view(1, 3, 1, 1) for c in (DARK, BRIGHT))
     ice = (texture - dark) / (bright - dark)
@@ -87,7 +87,7 @@ def test_snow_is_the_slow_reference() -> None:
     own = noise(2).fork("snow")
     layer = mean + std * own.fork("flakes").normal((1, 32, 32), torch.float64)[:, 0].numpy()
     degrees = 90 * own.fork("angle").uniform((), torch.float64) - 135
-    y = Corruption("snow", 4).raw(x, noise(2))
+    y = Corruption("snow", 4).apply_raw(x, noise(2))
     for i in range(2):
         flakes = slow_zoom(layer[i], flake)
         flakes = slow_motion(np.where(flakes < cut, 0, flakes).clip(0, 1), radius, sigma, float(degrees[i]))
@@ -100,25 +100,25 @@ def test_snow_is_the_slow_reference() -> None:
 def test_mud_covers_and_water_brightens() -> None:
     x = random_images(4, 3, 96, 96).double()
     white = torch.ones_like(x)
-    cover = (1 - Corruption("spatter", 5).raw(white, noise())) / (1 - torch.tensor(MUD).double().view(1, 3, 1, 1))
+    cover = (1 - Corruption("spatter", 5).apply_raw(white, noise())) / (1 - torch.tensor(MUD).double().view(1, 3, 1, 1))
     assert ((cover.abs() < 1e-6) | (cover > 0.8 - 1e-6)).all() and 0.01 < (cover > 0.5).double().mean() < 0.3
     for severity in (1, 2, 3):
         strength = EXPECTED["spatter"][1][severity - 1][4]
-        added = Corruption("spatter", severity).raw(x, noise()) - x
+        added = Corruption("spatter", severity).apply_raw(x, noise()) - x
         shine = added / torch.tensor([175.0, 238.0, 238.0]).view(1, 3, 1, 1) * 255
         assert torch.allclose(shine[:, 0], shine[:, 1], atol=1e-6) and shine.min() > -1e-9
         assert torch.allclose(shine.amax(dim=(1, 2, 3)), torch.tensor(strength).double(), atol=1e-6)
         assert (shine[:, 0] < 1e-9).double().mean() > 0.5
     # Noise without a single drop leaves the image as it is (the published script divides zero by zero).
-    dry = relief(torch.zeros(1, 9, 9, dtype=torch.bool))
+    dry = make_relief(torch.zeros(1, 9, 9, dtype=torch.bool))
     assert dry.isfinite().all()
 
 
 def test_equalisation_by_hand() -> None:
     """Counts 2, 1, 3, 2 of levels 1, 2, 4, 7: the lowest becomes 0, the others 255 times their rank among six."""
     levels = np.array([[1, 2, 4, 4], [7, 1, 4, 7]])
-    assert equalised(levels).tolist() == [[0, 42, 170, 170], [255, 0, 170, 255]]
-    assert equalised(np.full((2, 2), 9)).tolist() == [[0, 0], [0, 0]]
+    assert equalise_levels(levels).tolist() == [[0, 42, 170, 170], [255, 0, 170, 255]]
+    assert equalise_levels(np.full((2, 2), 9)).tolist() == [[0, 0], [0, 0]]
 
 
 # digital
@@ -169,7 +169,7 @@ def test_sampling_is_scipys() -> None:
     u = noise(2).uniform((2, 9, 12), torch.float64)
     rows, columns = 24 * u[:, 0] - 8, 30 * u[:, 1] - 9
     for mirror in (True, False):
-        y = sample(x, rows, columns, mirror)
+        y = sample_bilinear(x, rows, columns, mirror)
         for i in range(2):
             places = [rows[i].numpy(), columns[i].numpy()]
             for c in range(3):

@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from leastwise.data.cache import find, not_here
-from leastwise.data.download.archives import unpack, wanted
-from leastwise.data.download.fetch import CONTENTS, DOWNLOADS, check_contents, fetch, only_one, replace_folder
+from leastwise.data.cache import describe_missing, find_folder
+from leastwise.data.download.archives import unpack, wanted_path
+from leastwise.data.download.fetch import CONTENTS, DOWNLOADS, check_contents, fetch, hold_fetch_lock, replace_folder
 from leastwise.data.download.http import part_path
 from leastwise.data.loading import load
 from leastwise.data.registry import IDX, SOURCES
-from leastwise.data.source import ByHand, Debian, Facts, File, Npm, Official, Source, content
+from leastwise.data.source import ByHand, Debian, Facts, File, Npm, Official, Source, hash_content
 
 MEMBERS = {"test_batch.bin": bytes(3073 * 4), "data_batch_1.bin": bytes(range(256)) * 4000}
 
@@ -206,12 +206,12 @@ def test_a_set_of_several_files_goes_on_with_the_file_that_stopped(server: Serve
 
 
 def test_a_second_fetch_of_the_same_set_is_refused(server: Server, tmp_path: Path) -> None:
-    with only_one("cifar10", tmp_path / "cifar10") as alone:
+    with hold_fetch_lock("cifar10", tmp_path / "cifar10") as alone:
         assert alone
         with pytest.raises(ValueError, match=r"another fetch of cifar10 into .* is under way"):
             fetch("cifar10", source(server), tmp_path)
         assert server.asked == []
-        with only_one("svhn", tmp_path / "svhn"):
+        with hold_fetch_lock("svhn", tmp_path / "svhn"):
             pass  # another set is nobody's business
     assert list(tmp_path.iterdir()) == []
     (tmp_path / DOWNLOADS).mkdir()
@@ -401,8 +401,8 @@ def test_what_needs_a_person_says_so(tmp_path: Path) -> None:
 
 def test_nothing_is_unpacked_outside_its_folder(tmp_path: Path, server: Server) -> None:
     for member in ("../evil", "/etc/evil", "top/../../evil"):
-        assert wanted(member, ("*",)) is None
-        assert wanted(member, ("evil",)) in ("evil", None)
+        assert wanted_path(member, ("*",)) is None
+        assert wanted_path(member, ("evil",)) in ("evil", None)
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive_:
         archive_.writestr("tiny/../../evil.txt", "evil")
@@ -467,15 +467,15 @@ def test_a_named_folder_that_is_not_there_or_a_file_is_said(tmp_path: Path, monk
     usual = "svhn is not on this machine: run `leastwise data fetch svhn`, or set LEASTWISE_DATA to a folder that "
     usual += "holds svhn"
     monkeypatch.delenv("LEASTWISE_DATA", raising=False)
-    assert not_here("svhn", ("svhn", "SVHN")) == usual
+    assert describe_missing("svhn", ("svhn", "SVHN")) == usual
     monkeypatch.setenv("LEASTWISE_DATA", str(tmp_path))
-    assert not_here("svhn", ("svhn", "SVHN")) == usual
+    assert describe_missing("svhn", ("svhn", "SVHN")) == usual
     monkeypatch.setenv("LEASTWISE_DATA", str(tmp_path / "none"))
     absent = f", and the folder {tmp_path}/none that LEASTWISE_DATA names does not exist"
-    assert not_here("svhn", ("svhn", "SVHN")) == usual + absent
+    assert describe_missing("svhn", ("svhn", "SVHN")) == usual + absent
     (tmp_path / "cache/leastwise/data/SVHN").mkdir(parents=True)
     (tmp_path / "cache/leastwise/data/SVHN/x").touch()
-    assert find(("svhn", "SVHN")) == tmp_path / "cache/leastwise/data/SVHN"  # the cache is still looked at
+    assert find_folder(("svhn", "SVHN")) == tmp_path / "cache/leastwise/data/SVHN"  # the cache is still looked at
     (tmp_path / "none").write_text("a file")
     with pytest.raises(ValueError, match=r"none is a file, but LEASTWISE_DATA or --data-dir must name a folder"):
         load("svhn/train")
@@ -498,7 +498,7 @@ def test_the_real_cifar100_is_the_official_one(
     (tmp_path / "cifar100/test.bin").write_bytes(records)
     monkeypatch.setenv("LEASTWISE_DATA", str(tmp_path))
     data = load("cifar100/test")
-    assert content(data) == SOURCES["cifar100"].facts.content["test"]
+    assert hash_content(data) == SOURCES["cifar100"].facts.content["test"]
     assert data.digest() == load(str(test_data / "cifar100_test.npz")).digest()
 
 

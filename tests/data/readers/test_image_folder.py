@@ -12,7 +12,7 @@ from PIL import Image
 
 from leastwise.data.loading import load
 from leastwise.data.readers import image_folder as files
-from leastwise.data.readers.image_folder import ImageFiles, examine
+from leastwise.data.readers.image_folder import ImageFiles, examine_files
 
 RNG = np.random.default_rng(1)
 
@@ -116,7 +116,7 @@ def test_files_of_other_kinds_are_faults_not_crashes(tmp_path: Path, monkeypatch
     names = {"empty.png": b"", "text.png": b"hello", "half.gif": b"GIF89a\x01", "page.webp": b"<html></html>"}
     for name, content in names.items():
         (tmp_path / name).write_bytes(content)
-    found = examine([tmp_path / name for name in names], tmp_path, lambda done, total: None)
+    found = examine_files([tmp_path / name for name in names], tmp_path, lambda done, total: None)
     assert all(one.fault for one in found)
 
 

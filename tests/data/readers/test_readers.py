@@ -25,7 +25,7 @@ from leastwise.data.classes import (
 )
 from leastwise.data.dataset import Dataset
 from leastwise.data.loading import load
-from leastwise.data.readers.arrays import ChannelsLast, member, read_npy, read_npz, save_npz
+from leastwise.data.readers.arrays import ChannelsLast, read_member, read_npy, read_npz, save_npz
 from leastwise.data.readers.cifar import read_cifar10, read_cifar10_c, read_cifar100
 from leastwise.data.readers.huggingface import read_huggingface
 from leastwise.data.readers.imagenet import read_imagenet, read_tiny_imagenet
@@ -324,7 +324,7 @@ def test_npz_stored_is_mapped_and_compressed_is_read(tmp_path: Path) -> None:
     np.savez(tmp_path / "stored.npz", images=images, labels=labels)
     np.savez_compressed(tmp_path / "packed.npz", images=images, labels=labels)
     stored, packed = (load(str(tmp_path / name)) for name in ("stored.npz", "packed.npz"))
-    assert isinstance(member(tmp_path / "stored.npz", "images"), np.memmap)
+    assert isinstance(read_member(tmp_path / "stored.npz", "images"), np.memmap)
     assert np.array_equal(all_pixels(stored), images) and np.array_equal(all_pixels(packed), images)
     assert stored.digest() == packed.digest()
 
@@ -336,7 +336,7 @@ def test_a_saved_set_reads_back(tmp_path: Path, unbalanced: Dataset) -> None:
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["set.npz"]
     large = Dataset.of(pixels(600, 3, 32, 32), np.arange(600) % 4)
     save_npz(tmp_path / "large.npz", large)
-    assert isinstance(member(tmp_path / "large.npz", "images"), np.memmap)
+    assert isinstance(read_member(tmp_path / "large.npz", "images"), np.memmap)
     assert load(str(tmp_path / "large.npz")).digest() == large.digest()
 
 
@@ -638,7 +638,7 @@ def test_groups_from_a_text_file(tmp_path: Path, unbalanced: Dataset) -> None:
     path.write_text("# by legs\nsix legs: ant, bee\n\nfour legs : cow, 3 , elk  # by index too\n")
     groups = read_groups(path, unbalanced.names)
     assert groups == (("six legs", (0, 1)), ("four legs", (2, 3, 4)))
-    assert unbalanced.grouped(groups).only(["bee"]).groups == groups
+    assert unbalanced.with_groups(groups).only(["bee"]).groups == groups
     for text, complaint in (
         ("six legs ant", "line 1: write `group: class"),
         ("six legs: ant, fly", "a class 'fly' that the data does not have"),
@@ -650,4 +650,4 @@ def test_groups_from_a_text_file(tmp_path: Path, unbalanced: Dataset) -> None:
         with pytest.raises(ValueError, match=complaint):
             read_groups(path, unbalanced.names)
     with pytest.raises(ValueError, match="one group only"):
-        unbalanced.grouped((("a", (0, 1)), ("b", (1, 2))))
+        unbalanced.with_groups((("a", (0, 1)), ("b", (1, 2))))

@@ -163,9 +163,9 @@ def test_p10_avmixup_at_its_ends_is_standard_training_and_pgd_at() -> None:
 
 @pytest.mark.parametrize(("k", "true", "other"), [(10, 0.1, 0.1), (100, 0.1, 0.9 / 99)])
 def test_g11_avmixups_vertex_label(k: int, true: float, other: float) -> None:
-    from leastwise.data.augment.avmixup import smoothed
+    from leastwise.data.augment.avmixup import soften_labels
 
-    q = smoothed(torch.tensor([3]), k, 0.1)[0]
+    q = soften_labels(torch.tensor([3]), k, 0.1)[0]
     assert q[3].item() == pytest.approx(true) and q[0].item() == pytest.approx(other, abs=1e-7)
 
 

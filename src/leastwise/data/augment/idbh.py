@@ -9,10 +9,10 @@ import torch
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, PerExample
 from leastwise.data.augment import pillow_ops
-from leastwise.data.augment.draws import below, between, chosen, signed
 from leastwise.data.augment.pillow_ops import Levels
+from leastwise.data.augment.sampling import draw_below, draw_mask, draw_sign, interpolate
 
-Kind = Literal["colour", "shape"]
+PolicyKind = Literal["colour", "shape"]
 
 
 class Choice(NamedTuple):
@@ -65,36 +65,36 @@ class ColorShape:
 
     recipe_name: ClassVar[str] = "ColorShape"
 
-    kind: Kind = "colour"
+    kind: PolicyKind = "colour"
 
     def __post_init__(self) -> None:
         if self.kind not in POLICIES:
-            raise ValueError(f"ColorShape is biased to {' or '.join(get_args(Kind))}, but saw {self.kind!r}")
+            raise ValueError(f"ColorShape is biased to {' or '.join(get_args(PolicyKind))}, but saw {self.kind!r}")
 
     def __call__(self, x: Images, noise: Noise) -> Images:
-        v = pillow_ops.levels(x)
-        which = self.drawn(noise)
+        v = pillow_ops.to_levels(x)
+        which = self.draw_operations(noise)
         for number, choice in enumerate(POLICIES[self.kind]):
             rows = (which == number).nonzero().squeeze(1)
             if len(rows):
-                v[rows] = operate(choice, v[rows], noise.pick(rows))
-        return pillow_ops.pixels(v, x.dtype)
+                v[rows] = apply_operation(choice, v[rows], noise.pick(rows))
+        return pillow_ops.to_pixels(v, x.dtype)
 
-    def drawn(self, noise: Noise) -> Labels:
+    def draw_operations(self, noise: Noise) -> Labels:
         """The number of each example's operation in the policy."""
         ends = torch.tensor([choice.p for choice in POLICIES[self.kind]], dtype=torch.float64).cumsum(dim=0)[:-1]
         return torch.searchsorted(ends.to(noise.ids.device), noise.fork("which").uniform((), torch.float64))
 
 
-def operate(choice: Choice, v: Levels, noise: Noise) -> Levels:
+def apply_operation(choice: Choice, v: Levels, noise: Noise) -> Levels:
     if choice.name == "autocontrast":
         return pillow_ops.autocontrast(v)
     if choice.name == "equalise":
         return pillow_ops.equalise(v)
     if choice.name == "rotate":
-        degrees = choice.low + below(int(choice.high - choice.low) + 1, noise.fork("strength"))
-        return pillow_ops.rotate(v, signed(degrees.double(), noise))
-    strength = between(choice.low, choice.high, noise.fork("strength").uniform((), torch.float64))
+        degrees = choice.low + draw_below(int(choice.high - choice.low) + 1, noise.fork("strength"))
+        return pillow_ops.rotate(v, draw_sign(degrees.double(), noise))
+    strength = interpolate(choice.low, choice.high, noise.fork("strength").uniform((), torch.float64))
     if choice.name == "shear":
-        return pillow_ops.shear(v, signed(strength, noise), along_x=chosen(0.5, noise.fork("axis")))
+        return pillow_ops.shear(v, draw_sign(strength, noise), along_x=draw_mask(0.5, noise.fork("axis")))
     return FACTORS[choice.name](v, strength)

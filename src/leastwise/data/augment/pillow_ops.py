@@ -17,17 +17,17 @@ TOP = 255
 FIXED = 16  # Pillow finds nearest neighbours in fixed-point numbers with 16 fractional bits
 
 
-def levels(x: Images) -> Levels:
+def to_levels(x: Images) -> Levels:
     return (TOP * x).round().float()
 
 
-def pixels(v: Levels, dtype: torch.dtype) -> Images:
+def to_pixels(v: Levels, dtype: torch.dtype) -> Images:
     return v.to(dtype) / TOP
 
 
 def saturation(v: Levels, factor: PerExample) -> Levels:
     """From grey (0) through the image (1) to more colourful; a grey image stays as it is."""
-    return blend(grey(v), v, factor)
+    return blend(to_grey(v), v, factor)
 
 
 def brightness(v: Levels, factor: PerExample) -> Levels:
@@ -37,7 +37,7 @@ def brightness(v: Levels, factor: PerExample) -> Levels:
 
 def contrast(v: Levels, factor: PerExample) -> Levels:
     """From the mean grey level, rounded (0), through the image (1)."""
-    flat = grey(v).double().flatten(1)
+    flat = to_grey(v).double().flatten(1)
     mean = (flat.sum(dim=1) / flat.shape[1] + 0.5).floor().float()
     return blend(mean.view(-1, 1, 1, 1), v, factor)
 
@@ -79,13 +79,13 @@ def shear(v: Levels, angle: PerExample, along_x: Bool[Tensor, " b"]) -> Levels:
     """Rows (`along_x`) or columns slide by tan(angle in radians) per pixel from the centre."""
     slide = angle.double().tan()
     zero, one = torch.zeros_like(slide), torch.ones_like(slide)
-    return affine(v, table(one, torch.where(along_x, slide, zero), torch.where(along_x, zero, slide), one))
+    return affine(v, make_matrices(one, torch.where(along_x, slide, zero), torch.where(along_x, zero, slide), one))
 
 
 def rotate(v: Levels, degrees: PerExample) -> Levels:
     """Counter-clockwise about the centre."""
     angle = degrees.double().deg2rad()
-    return affine(v, table(angle.cos(), -angle.sin(), angle.sin(), angle.cos()))
+    return affine(v, make_matrices(angle.cos(), -angle.sin(), angle.sin(), angle.cos()))
 
 
 def affine(v: Levels, matrix: Float[Tensor, "b 2 2"]) -> Levels:
@@ -93,14 +93,14 @@ def affine(v: Levels, matrix: Float[Tensor, "b 2 2"]) -> Levels:
     h, w = v.shape[2:]
     centre = torch.tensor([w / 2, h / 2], dtype=torch.float64, device=v.device)
     first = centre + (matrix * (0.5 - centre)).sum(dim=2)  # where the middle of the first pixel comes from
-    along, start = fixed(matrix)[..., None, None], fixed(first)[..., None, None]
+    along, start = to_fixed_point(matrix)[..., None, None], to_fixed_point(first)[..., None, None]
     i = torch.arange(h, device=v.device)[:, None]
     j = torch.arange(w, device=v.device)
     source = (start + along[:, :, 0] * j + along[:, :, 1] * i) >> FIXED
-    return looked_up(v, rows=source[:, 1], cols=source[:, 0])
+    return look_up_pixels(v, rows=source[:, 1], cols=source[:, 0])
 
 
-def looked_up(x: Images, rows: Int[Tensor, " b #h #w"], cols: Int[Tensor, " b #h #w"]) -> Images:
+def look_up_pixels(x: Images, rows: Int[Tensor, " b #h #w"], cols: Int[Tensor, " b #h #w"]) -> Images:
     """Every output pixel is the input pixel at its (row, column), or 0 where that lies outside the image."""
     b, c, h, w = x.shape
     known = (rows >= 0) & (rows < h) & (cols >= 0) & (cols < w)
@@ -113,7 +113,7 @@ def blend(plain: Float[Tensor, " b #c #h #w"], v: Levels, factor: PerExample) ->
     return (plain + factor.float().view(-1, 1, 1, 1) * (v - plain)).clamp(0, TOP).floor()
 
 
-def grey(v: Levels) -> Float[Tensor, "b 1 h w"]:
+def to_grey(v: Levels) -> Float[Tensor, "b 1 h w"]:
     """Luma of ITU-R 601-2 in Pillow's integer arithmetic; grey images as they are."""
     if v.shape[1] == 1:
         return v
@@ -123,9 +123,9 @@ def grey(v: Levels) -> Float[Tensor, "b 1 h w"]:
     return ((19595 * red + 38470 * green + 7471 * blue + (1 << 15)) >> 16).float()[:, None]
 
 
-def table(a: PerExample, b: PerExample, c: PerExample, d: PerExample) -> Float[Tensor, "b 2 2"]:
+def make_matrices(a: PerExample, b: PerExample, c: PerExample, d: PerExample) -> Float[Tensor, "b 2 2"]:
     return torch.stack([a, b, c, d], dim=1).view(-1, 2, 2)
 
 
-def fixed(value: Float[Tensor, "..."]) -> Int[Tensor, "..."]:
+def to_fixed_point(value: Float[Tensor, "..."]) -> Int[Tensor, "..."]:
     return (value * (1 << FIXED) + 0.5).floor().long()

@@ -27,7 +27,7 @@ INSIDE: dict[Edge, Callable[[Indices, int], Indices]] = {
 
 
 def gaussian_blur(x: Images, noise: Noise, sigma: float) -> Images:  # noqa: ARG001 (every corruption has one form)
-    return smooth(x, sigma)
+    return smooth_image(x, sigma)
 
 
 def glass_blur(x: Images, noise: Noise, sigma: float, shift: int, rounds: int) -> Images:
@@ -37,28 +37,28 @@ def glass_blur(x: Images, noise: Noise, sigma: float, shift: int, rounds: int) -
     through numpy views and only copies one over the other; the published sets are made that way, and so is this.
     Departure: it also cuts the first smoothing to 8 bits, which is left out.
     """
-    x = smooth(x, sigma)
-    order = scattered(noise, x.shape[2], x.shape[3], shift, rounds)
+    x = smooth_image(x, sigma)
+    order = scatter_pixels(noise, x.shape[2], x.shape[3], shift, rounds)
     moved = x.flatten(2).gather(2, order[:, None].expand(-1, x.shape[1], -1))
-    return smooth(moved.view_as(x), sigma)
+    return smooth_image(moved.view_as(x), sigma)
 
 
 def defocus_blur(x: Images, noise: Noise, radius: float, alias: float) -> Images:  # noqa: ARG001
-    return convolve(x, disk(radius, alias).to(x))
+    return convolve(x, make_disk(radius, alias).to(x))
 
 
 def motion_blur(x: Images, noise: Noise, radius: float, sigma: float) -> Images:
     """Along an angle drawn from (-45, 45) degrees."""
-    return motion(x, radius, sigma, 90 * noise.uniform((), x.dtype) - 45)
+    return blur_along(x, radius, sigma, 90 * noise.uniform((), x.dtype) - 45)
 
 
 def zoom_blur(x: Images, noise: Noise, largest: float, step: float) -> Images:  # noqa: ARG001
     """The mean of the image and of its zooms by 1, 1 + step, …, largest (so the image counts twice)."""
     factors = np.arange(1, largest + step / 2, step)
-    return (x + sum(zoom(x, float(factor)) for factor in factors)) / (len(factors) + 1)
+    return (x + sum(enlarge_centre(x, float(factor)) for factor in factors)) / (len(factors) + 1)
 
 
-def smooth(x: Float[Tensor, "*_ h w"], sigma: float, reach: float = 4.0, edge: Edge = "nearest") -> Tensor:
+def smooth_image(x: Float[Tensor, "*_ h w"], sigma: float, reach: float = 4.0, edge: Edge = "nearest") -> Tensor:
     """Gaussian smoothing as scipy.ndimage.gaussian_filter does it, with the kernel cut at `reach` sigma."""
     if sigma == 0:
         return x
@@ -74,15 +74,15 @@ def smoothing_matrix(n: int, sigma: float, reach: float, edge: Edge) -> Float[Te
     radius = int(reach * sigma + 0.5)
     taps = torch.arange(-radius, radius + 1)
     source = INSIDE[edge](torch.arange(n)[:, None] + taps, n)
-    return torch.zeros(n, n, dtype=torch.float64).scatter_add_(1, source, bell(taps, sigma).expand(n, -1))
+    return torch.zeros(n, n, dtype=torch.float64).scatter_add_(1, source, gaussian_weights(taps, sigma).expand(n, -1))
 
 
-def bell(taps: Int[Tensor, " t"], sigma: float) -> Float[Tensor, " t"]:
+def gaussian_weights(taps: Int[Tensor, " t"], sigma: float) -> Float[Tensor, " t"]:
     """Gaussian weights with sum one."""
     return torch.softmax(-(taps.double() ** 2) / (2 * sigma**2), dim=0)
 
 
-def disk(radius: float, alias: float) -> Float[Tensor, "k k"]:
+def make_disk(radius: float, alias: float) -> Float[Tensor, "k k"]:
     """A uniform disk, its rim softened by a Gaussian of 3×3 pixels (5×5 from radius 8 on); sum one.
 
     Departure: the published kernel has no room for the softened rim of disks of 8 and 10 pixels and folds
@@ -91,7 +91,7 @@ def disk(radius: float, alias: float) -> Float[Tensor, "k k"]:
     size, rim = math.floor(radius), 1 if radius <= 8 else 2
     reach = torch.arange(-size - rim, size + rim + 1).double()
     flat = (reach[:, None] ** 2 + reach**2 <= radius**2).double()
-    weights = bell(torch.arange(-rim, rim + 1), alias)
+    weights = gaussian_weights(torch.arange(-rim, rim + 1), alias)
     soft = F.conv2d(flat[None, None], torch.outer(weights, weights)[None, None], padding=rim)[0, 0]
     return soft / soft.sum()
 
@@ -107,7 +107,7 @@ def convolve(x: Images, kernel: Float[Tensor, "k k"]) -> Images:
     return torch.fft.irfft2(product, s=shape)[:, :, 2 * pad :, 2 * pad :]
 
 
-def motion(x: Images, radius: float, sigma: float, degrees: PerExample) -> Images:
+def blur_along(x: Images, radius: float, sigma: float, degrees: PerExample) -> Images:
     """The weighted mean of the pixels met on the way from each pixel in one direction (y points down).
 
     As in ImageMagick, which the published script calls: 2·radius + 1 places one pixel apart, rounded to
@@ -119,7 +119,7 @@ def motion(x: Images, radius: float, sigma: float, degrees: PerExample) -> Image
     angle = torch.deg2rad(degrees)[:, None]
     right, down = (torch.ceil(places * part - 0.5).long() for part in (angle.cos(), angle.sin()))
     pixels, blurred = x.flatten(2), torch.zeros_like(x).flatten(2)
-    for i, weight in enumerate(bell(places, sigma).tolist()):
+    for i, weight in enumerate(gaussian_weights(places, sigma).tolist()):
         rows = (torch.arange(h, device=x.device) + down[:, i, None]).clamp(0, h - 1)
         columns = (torch.arange(w, device=x.device) + right[:, i, None]).clamp(0, w - 1)
         source = (rows[:, :, None] * w + columns[:, None, :]).flatten(1)
@@ -127,7 +127,7 @@ def motion(x: Images, radius: float, sigma: float, degrees: PerExample) -> Image
     return blurred.view_as(x)
 
 
-def zoom(x: Images, factor: float) -> Images:
+def enlarge_centre(x: Images, factor: float) -> Images:
     """The centre enlarged to the size of the image: crop, bilinear zoom as scipy.ndimage.zoom, trim."""
     h, w = x.shape[2:]
     crop = [math.ceil(n / factor) for n in (h, w)]
@@ -139,7 +139,7 @@ def zoom(x: Images, factor: float) -> Images:
     return zoomed[:, :, top : top + h, left : left + w]
 
 
-def scattered(noise: Noise, h: int, w: int, shift: int, rounds: int) -> Int[Tensor, "b p"]:
+def scatter_pixels(noise: Noise, h: int, w: int, shift: int, rounds: int) -> Int[Tensor, "b p"]:
     """Which pixel (counted along rows) comes to each place.
 
     As published: from the bottom right to the top left, leaving out a border, each pixel takes the present value

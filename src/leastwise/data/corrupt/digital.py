@@ -12,7 +12,7 @@ from torch import Tensor
 
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images
-from leastwise.data.corrupt.blur import smooth
+from leastwise.data.corrupt.blur import smooth_image
 
 
 def contrast(x: Images, noise: Noise, factor: float) -> Images:  # noqa: ARG001 (every corruption has one form)
@@ -46,14 +46,16 @@ def jpeg_compression(x: Images, noise: Noise, quality: int) -> Images:  # noqa: 
         image.save(file, "JPEG", quality=quality)
         return Image.open(file)
 
-    return each_image(x, compress)
+    return change_each_image(x, compress)
 
 
 def pixelate(x: Images, noise: Noise, factor: float) -> Images:  # noqa: ARG001
     """Shrunk by the factor and enlarged again, both with Pillow's box filter (at both published sizes)."""
     h, w = x.shape[2:]
     small = (max(1, int(w * factor)), max(1, int(h * factor)))
-    return each_image(x, lambda image: image.resize(small, Image.Resampling.BOX).resize((w, h), Image.Resampling.BOX))
+    return change_each_image(
+        x, lambda image: image.resize(small, Image.Resampling.BOX).resize((w, h), Image.Resampling.BOX)
+    )
 
 
 def elastic_transform(x: Images, noise: Noise, amplitude: float, sigma: float, jitter: float, unit: float) -> Images:
@@ -64,11 +66,11 @@ def elastic_transform(x: Images, noise: Noise, amplitude: float, sigma: float, j
     map to 1/32 pixel; here they are exact.
     """
     length = unit * min(x.shape[2:])
-    x = sample(x, *affine_places(x, noise.fork("affine"), jitter * length), mirror=True)
+    x = sample_bilinear(x, *affine_places(x, noise.fork("affine"), jitter * length), mirror=True)
     u = noise.fork("displacement").uniform((2, *x.shape[2:]), x.dtype)
-    move = amplitude * length * smooth(2 * u - 1, sigma * length, 3.0, "reflect")
+    move = amplitude * length * smooth_image(2 * u - 1, sigma * length, 3.0, "reflect")
     rows, columns = pixel_places(x)
-    return sample(x, rows + move[:, 1], columns + move[:, 0], mirror=False)
+    return sample_bilinear(x, rows + move[:, 1], columns + move[:, 0], mirror=False)
 
 
 def affine_places(x: Images, noise: Noise, jitter: float) -> tuple[Float[Tensor, "b h w"], Float[Tensor, "b h w"]]:
@@ -91,7 +93,7 @@ def pixel_places(x: Images) -> tuple[Float[Tensor, "h w"], Float[Tensor, "h w"]]
     return rows, columns
 
 
-def sample(x: Images, rows: Float[Tensor, "b h w"], columns: Float[Tensor, "b h w"], mirror: bool) -> Images:
+def sample_bilinear(x: Images, rows: Float[Tensor, "b h w"], columns: Float[Tensor, "b h w"], mirror: bool) -> Images:
     """Bilinear interpolation at places in pixels; beyond the edge the image is mirrored (or else reflected)."""
     h, w = x.shape[2:]
     if mirror:
@@ -101,13 +103,13 @@ def sample(x: Images, rows: Float[Tensor, "b h w"], columns: Float[Tensor, "b h 
     return F.grid_sample(x, grid, mode="bilinear", padding_mode="reflection", align_corners=mirror)
 
 
-def each_image(x: Images, change: Callable[[Image.Image], Image.Image]) -> Images:
+def change_each_image(x: Images, change: Callable[[Image.Image], Image.Image]) -> Images:
     """Through Pillow, image by image, with 8 bits."""
-    changed = [np.asarray(change(image)).reshape(*x.shape[2:], -1) for image in pictures(x)]
+    changed = [np.asarray(change(image)).reshape(*x.shape[2:], -1) for image in to_pillow(x)]
     return torch.from_numpy(np.stack(changed)).permute(0, 3, 1, 2).to(x) / 255
 
 
-def pictures(x: Images) -> list[Image.Image]:
+def to_pillow(x: Images) -> list[Image.Image]:
     """Images of one or three channels as Pillow's."""
     bytes_ = (255 * x.clamp(0, 1)).round().to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy()
     return [Image.fromarray(p[:, :, 0] if p.shape[2] == 1 else p) for p in bytes_]

@@ -36,9 +36,9 @@ class Lines(NamedTuple):
     light: Float[Tensor, " n"]
 
 
-def frosted(noise: Noise, h: int, w: int, shrink: int) -> Float[Tensor, "b 3 h w"]:
+def draw_frost(noise: Noise, h: int, w: int, shrink: int) -> Float[Tensor, "b 3 h w"]:
     """A random crop of a random texture for each example, the texture made smaller by a whole factor."""
-    veil = veils()
+    veil = make_veils()
     if shrink > 1:
         veil = torch.nn.functional.avg_pool2d(veil[:, None], shrink)[:, 0]
     side = veil.shape[1]
@@ -52,21 +52,21 @@ def frosted(noise: Noise, h: int, w: int, shrink: int) -> Float[Tensor, "b 3 h w
 
 
 @cache
-def veils() -> Float[Tensor, "5 n n"]:
+def make_veils() -> Float[Tensor, "5 n n"]:
     """How much ice there is, between 0 and 1; made once, in about a second."""
-    return torch.stack([veil(Noise(SEED, torch.tensor([i]), "/frost")) for i in range(TEXTURES)])
+    return torch.stack([make_veil(Noise(SEED, torch.tensor([i]), "/frost")) for i in range(TEXTURES)])
 
 
-def veil(noise: Noise) -> Float[Tensor, "n n"]:
-    stems = seeds(noise.fork("stems"))
-    branches = sprout(stems, noise.fork("branches"), BRANCH_SPACING, 0.42)
-    needles = sprout(branches, noise.fork("needles"), NEEDLE_SPACING, 0.45)
-    ice = drawn(stems) + drawn(branches) + drawn(needles)
-    sharp, haze, cloud = spread(ice, 0.7), spread(ice, 7.0), spread(ice, 45.0)
+def make_veil(noise: Noise) -> Float[Tensor, "n n"]:
+    stems = seed_stems(noise.fork("stems"))
+    branches = grow_branches(stems, noise.fork("branches"), BRANCH_SPACING, 0.42)
+    needles = grow_branches(branches, noise.fork("needles"), NEEDLE_SPACING, 0.45)
+    ice = draw_lines(stems) + draw_lines(branches) + draw_lines(needles)
+    sharp, haze, cloud = blur_closed(ice, 0.7), blur_closed(ice, 7.0), blur_closed(ice, 45.0)
     return 1 - torch.exp(-1.4 * sharp - 0.75 * haze - 0.55 * cloud)
 
 
-def seeds(noise: Noise) -> Lines:
+def seed_stems(noise: Noise) -> Lines:
     """Feathers leave each seed in all directions; the seeds lie on a loose grid, so that little glass stays clear."""
     n = SEEDS**2 * FEATHERS
     cell = torch.cartesian_prod(*2 * [torch.arange(SEEDS, dtype=torch.float64)]).T
@@ -83,13 +83,13 @@ def seeds(noise: Noise) -> Lines:
     )
 
 
-def sprout(stems: Lines, noise: Noise, spacing: float, share: float) -> Lines:
+def grow_branches(stems: Lines, noise: Noise, spacing: float, share: float) -> Lines:
     """Branches on both sides of each stem, at most `share` of what is left of it, shorter towards its tip."""
     steps = torch.arange(spacing, float(stems.length.max()), spacing, dtype=torch.float64)
     parent, step = torch.nonzero(steps < stems.length[:, None], as_tuple=True)
     u = noise.uniform((4, 2, len(step)), torch.float64)[0]
     at = (steps[step] + spacing * (u[3, 0] - 0.5)).minimum(stems.length[parent])
-    x, y, heading = place(stems, parent, at)
+    x, y, heading = locate(stems, parent, at)
     side = torch.tensor([[1.0], [-1.0]], dtype=torch.float64)
     length = share * (stems.length[parent] - at) * u[0].sqrt()
     return Lines(
@@ -102,25 +102,25 @@ def sprout(stems: Lines, noise: Noise, spacing: float, share: float) -> Lines:
     )
 
 
-def place(lines: Lines, which: Tensor, at: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def locate(lines: Lines, which: Tensor, at: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """x, y and heading at some distance along some of the lines (arcs of circles, nearly straight)."""
     heading, bend = lines.heading[which], lines.bend[which]
     middle = heading + bend * at / 2
     return lines.x[which] + at * middle.cos(), lines.y[which] + at * middle.sin(), heading + bend * at
 
 
-def drawn(lines: Lines) -> Float[Tensor, "n n"]:
+def draw_lines(lines: Lines) -> Float[Tensor, "n n"]:
     """The lines as light on the square, fading towards their tips."""
     points = lines.length.ceil().long()
     which = torch.arange(len(points)).repeat_interleave(points)
     at = (torch.arange(len(which)) - (points.cumsum(0) - points)[which]).double()
-    x, y, _ = place(lines, which, at)
+    x, y, _ = locate(lines, which, at)
     light = lines.light[which] * (1 - 0.6 * at / lines.length[which])
     pixels = torch.bincount((y.floor().long() % SIDE) * SIDE + x.floor().long() % SIDE, light, SIDE * SIDE)
     return pixels.view(SIDE, SIDE)
 
 
-def spread(ice: Float[Tensor, "n n"], sigma: float) -> Float[Tensor, "n n"]:
+def blur_closed(ice: Float[Tensor, "n n"], sigma: float) -> Float[Tensor, "n n"]:
     """Gaussian smoothing on the closed square, by Fourier transform."""
     f = torch.fft.fftfreq(SIDE, dtype=torch.float64)
     low = torch.exp(-2 * (math.pi * sigma) ** 2 * (f[:, None] ** 2 + f**2))

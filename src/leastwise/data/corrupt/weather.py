@@ -7,8 +7,8 @@ from torch import Tensor
 
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images
-from leastwise.data.corrupt.blur import motion, smooth, zoom
-from leastwise.data.corrupt.frost import frosted
+from leastwise.data.corrupt.blur import blur_along, enlarge_centre, smooth_image
+from leastwise.data.corrupt.frost import draw_frost
 
 LUMA = (0.299, 0.587, 0.114)  # the grey value of red, green and blue
 WATER = (175 / 255, 238 / 255, 238 / 255)
@@ -30,15 +30,15 @@ def brightness(x: Images, noise: Noise, c: float) -> Images:  # noqa: ARG001 (ev
 def fog(x: Images, noise: Noise, strength: float, decay: float) -> Images:
     """(x + strength·plasma)·m / (m + strength) with m the largest pixel of the image."""
     h, w = x.shape[2:]
-    cloud = plasma(noise, 1 << (max(h, w) - 1).bit_length(), decay).to(x)[:, None, :h, :w]
+    cloud = make_plasma(noise, 1 << (max(h, w) - 1).bit_length(), decay).to(x)[:, None, :h, :w]
     largest = x.amax(dim=(1, 2, 3), keepdim=True)
     return (x + strength * cloud) * largest / (largest + strength)
 
 
 def frost(x: Images, noise: Noise, keep: float, amount: float, shrink: int) -> Images:
     """keep·x + amount·texture. Departure: the textures are generated (see corrupt_frost.py), not photographs."""
-    texture = frosted(noise, x.shape[2], x.shape[3], shrink).to(x)
-    return keep * x + amount * (texture if x.shape[1] == 3 else grey(texture))
+    texture = draw_frost(noise, x.shape[2], x.shape[3], shrink).to(x)
+    return keep * x + amount * (texture if x.shape[1] == 3 else to_grey(texture))
 
 
 def snow(
@@ -58,10 +58,10 @@ def snow(
     Departure: flakes are not rounded to 8 bits on the way.
     """
     h, w = x.shape[2:]
-    flakes = zoom(mean + std * noise.fork("flakes").normal((1, h, w), x.dtype), flake)
+    flakes = enlarge_centre(mean + std * noise.fork("flakes").normal((1, h, w), x.dtype), flake)
     flakes = torch.where(flakes < cut, 0, flakes).clamp(0, 1)
-    flakes = motion(flakes, radius, sigma, 90 * noise.fork("angle").uniform((), x.dtype) - 135)
-    whiter = torch.maximum(x, 1.5 * grey(x) + 0.5)
+    flakes = blur_along(flakes, radius, sigma, 90 * noise.fork("angle").uniform((), x.dtype) - 135)
+    whiter = torch.maximum(x, 1.5 * to_grey(x) + 0.5)
     return keep * x + (1 - keep) * whiter + flakes + flakes.flip(2, 3)
 
 
@@ -72,17 +72,17 @@ def spatter(
 
     Images with one channel receive the grey value of water or mud.
     """
-    liquid = smooth(mean + std * noise.normal((1, *x.shape[2:]), x.dtype), sigma)
+    liquid = smooth_image(mean + std * noise.normal((1, *x.shape[2:]), x.dtype), sigma)
     if mud:
-        cover = smooth((liquid > cut).to(x.dtype), strength)
+        cover = smooth_image((liquid > cut).to(x.dtype), strength)
         cover = torch.where(cover < 0.8, 0, cover)
-        return x * (1 - cover) + cover * colour(MUD, x)
+        return x * (1 - cover) + cover * as_channels(MUD, x)
     drops = liquid >= cut
-    depth = torch.where(drops, liquid, 0) * relief(drops[:, 0]).to(x)[:, None]
-    return x + strength * depth / depth.amax(dim=(2, 3), keepdim=True).clamp_min(1e-9) * colour(WATER, x)
+    depth = torch.where(drops, liquid, 0) * make_relief(drops[:, 0]).to(x)[:, None]
+    return x + strength * depth / depth.amax(dim=(2, 3), keepdim=True).clamp_min(1e-9) * as_channels(WATER, x)
 
 
-def relief(drops: Bool[Tensor, "b h w"]) -> Float[Tensor, "b h w"]:
+def make_relief(drops: Bool[Tensor, "b h w"]) -> Float[Tensor, "b h w"]:
     """How water shines: an emboss filter on the equalised distance to the edge of the nearest drop.
 
     Departure: the published script finds the edges with OpenCV's Canny detector and measures distance with
@@ -97,12 +97,14 @@ def relief(drops: Bool[Tensor, "b h w"]) -> Float[Tensor, "b h w"]:
         edge = drop & ~ndimage.binary_erosion(drop, border_value=1)
         distance = ndimage.distance_transform_edt(~edge) if edge.any() else np.full(drop.shape, FAR)
         distance = ndimage.uniform_filter(np.minimum(distance, FAR), 3, mode="mirror")
-        level = ndimage.correlate(equalised(np.floor(distance).astype(np.int64)), emboss, mode="mirror").clip(0, 255)
+        level = ndimage.correlate(equalise_levels(np.floor(distance).astype(np.int64)), emboss, mode="mirror").clip(
+            0, 255
+        )
         shine.append(ndimage.uniform_filter(level.astype(np.float64), 3, mode="mirror"))
     return torch.from_numpy(np.stack(shine))
 
 
-def equalised(levels: np.ndarray) -> np.ndarray:
+def equalise_levels(levels: np.ndarray) -> np.ndarray:
     """Histogram equalisation to 0…255, the lowest level becoming 0."""
     counts = np.bincount(levels.ravel())
     counts[np.flatnonzero(counts)[0]] = 0
@@ -110,7 +112,7 @@ def equalised(levels: np.ndarray) -> np.ndarray:
     return np.rint(255 * rank / max(1, rank[-1])).astype(np.int64)[levels]
 
 
-def plasma(noise: Noise, side: int, decay: float) -> Float[Tensor, "b n n"]:
+def make_plasma(noise: Noise, side: int, decay: float) -> Float[Tensor, "b n n"]:
     """A fractal between 0 and 1 on a square whose edges meet (diamond-square; the side is a power of two).
 
     Each halving of the step divides the random part by decay², because the published script multiplies by
@@ -132,12 +134,12 @@ def plasma(noise: Noise, side: int, decay: float) -> Float[Tensor, "b n n"]:
     return field / field.amax(dim=(1, 2), keepdim=True)
 
 
-def grey(x: Images) -> Float[Tensor, "b 1 h w"]:
+def to_grey(x: Images) -> Float[Tensor, "b 1 h w"]:
     weights = torch.tensor(LUMA, dtype=x.dtype, device=x.device).view(1, 3, 1, 1)
     return x if x.shape[1] == 1 else (x * weights).sum(dim=1, keepdim=True)
 
 
-def colour(rgb: tuple[float, float, float], x: Images) -> Float[Tensor, "1 c 1 1"]:
+def as_channels(rgb: tuple[float, float, float], x: Images) -> Float[Tensor, "1 c 1 1"]:
     """A colour in the channels of x."""
     c = torch.tensor(rgb, dtype=x.dtype, device=x.device).view(1, 3, 1, 1)
-    return c if x.shape[1] == 3 else grey(c)
+    return c if x.shape[1] == 3 else to_grey(c)

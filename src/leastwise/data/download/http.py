@@ -28,7 +28,7 @@ def download(file: File, folder: Path, watch: DownloadCallback) -> Path:
     """The checked file; an interrupted download goes on where it stopped."""
     folder.mkdir(parents=True, exist_ok=True)
     part = part_path(file, folder)
-    have = size_of(part)
+    have = file_size(part)
     if have < file.size:
         request = urllib.request.Request(file.address, headers={"Range": f"bytes={have}-"} if have else {})
         try:
@@ -37,51 +37,51 @@ def download(file: File, folder: Path, watch: DownloadCallback) -> Path:
         except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
             reason = repr(error) if isinstance(error, http.client.HTTPException) else getattr(error, "reason", error)
             raise Unreachable(f"{file.address} cannot be reached ({reason})") from None
-    if size_of(part) < file.size:
+    if file_size(part) < file.size:
         raise Unreachable(
-            f"the connection ended after {size_of(part):,} of {file.size:,} bytes of {file.name} "
+            f"the connection ended after {file_size(part):,} of {file.size:,} bytes of {file.name} "
             "(the same command goes on from there)"
         )
     try:
-        check_sum(part, file)
+        verify_checksum(part, file)
     except ValueError:
         part.unlink()  # or every later attempt would fail the same way
         raise
     return part
 
 
-def size_of(path: Path) -> int:
+def file_size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
 def receive(answer: http.client.HTTPResponse, file: File, part: Path, have: int, watch: Callable[[int], None]) -> None:
     """Add an answer to the part, or begin it anew with one that holds the whole file; any other leaves it alone."""
     if answer.status == 206:
-        start, total = span(answer.headers.get("Content-Range", ""))
+        start, total = parse_content_range(answer.headers.get("Content-Range", ""))
         if start != have:
             raise Unreachable(f"{file.address} answered with another part of the file than was asked for")
         refuse_other_size(total, file)
         with part.open("ab") as out:
-            copy(answer, out, watch, have)
+            copy_chunks(answer, out, watch, have)
         return
     length = answer.headers.get("Content-Length", "")
     if length.isdecimal():
         refuse_other_size(int(length), file)
         with part.open("wb") as out:
-            copy(answer, out, watch)
+            copy_chunks(answer, out, watch)
         return
     # Of unknown size: only its end tells whether it was the file, and until then the part is worth more.
     unsure = part.with_suffix(".unsure")
     try:
         with unsure.open("wb") as out:
-            copy(answer, out, watch)
-        refuse_other_size(size_of(unsure), file)
+            copy_chunks(answer, out, watch)
+        refuse_other_size(file_size(unsure), file)
         unsure.replace(part)
     finally:
         unsure.unlink(missing_ok=True)
 
 
-def span(header: str) -> tuple[int, int]:
+def parse_content_range(header: str) -> tuple[int, int]:
     """Where the bytes of a `Content-Range: bytes 5-9/10` begin, and the size of the whole; -1 where it is not one."""
     match = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+|\*)", header.strip())
     if match is None:
@@ -96,22 +96,22 @@ def refuse_other_size(seen: int, file: File) -> None:
         )
 
 
-def check_sum(path: Path, file: File) -> None:
+def verify_checksum(path: Path, file: File) -> None:
     if not path.is_file():
         raise ValueError(f"there is no file {path}: it should be what {file.address} gives")
-    seen = digest(path, "md5")
+    seen = hash_file(path, "md5")
     if seen != file.md5:
         raise ValueError(
             f"{path.name} is not the official file: its MD5 is {seen} instead of {file.md5}; nothing was unpacked"
         )
 
 
-def digest(path: Path, kind: str) -> str:
+def hash_file(path: Path, kind: str) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, kind).hexdigest()
 
 
-def copy(source: Readable, target: IO[bytes], watch: Callable[[int], None], done: int = 0) -> None:
+def copy_chunks(source: Readable, target: IO[bytes], watch: Callable[[int], None], done: int = 0) -> None:
     while chunk := source.read(CHUNK):
         target.write(chunk)
         done += len(chunk)

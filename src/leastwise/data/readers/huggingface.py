@@ -13,7 +13,13 @@ from jaxtyping import Int, UInt8
 from PIL import Image
 
 from leastwise.data.dataset import Dataset
-from leastwise.data.readers.image_folder import centre_crop, check_readable, eight_bit, is_sixteen_bit, quiet
+from leastwise.data.readers.image_folder import (
+    check_readable,
+    crop_centre,
+    is_sixteen_bit,
+    silence_pillow,
+    to_eight_bit,
+)
 
 
 class ArrowImages:
@@ -25,9 +31,9 @@ class ArrowImages:
 
     def __getitem__(self, rows: Int[np.ndarray, " m"], /) -> UInt8[np.ndarray, "m c h w"]:
         batch = np.empty((len(rows), *self.shape[1:]), np.uint8)
-        with quiet():
+        with silence_pillow():
             for place, row in enumerate(rows):
-                image = pixels(encoded(self.column, int(row)), self.shape[1], self.crop)
+                image = decode_pixels(encoded_image(self.column, int(row)), self.shape[1], self.crop)
                 if image.shape != self.shape[1:]:
                     raise ValueError(
                         f"image {row} has the size {image.shape[1:]}, but the first one {self.shape[2:]}: "
@@ -37,7 +43,7 @@ class ArrowImages:
         return batch
 
 
-def encoded(column: Any, row: int) -> bytes:
+def encoded_image(column: Any, row: int) -> bytes:
     value = column[row].as_py()
     content = value.get("bytes") if isinstance(value, dict) else None
     if not isinstance(content, bytes):
@@ -45,15 +51,15 @@ def encoded(column: Any, row: int) -> bytes:
     return content
 
 
-def pixels(content: bytes, channels: int, crop: int | None) -> UInt8[np.ndarray, "c h w"]:
+def decode_pixels(content: bytes, channels: int, crop: int | None) -> UInt8[np.ndarray, "c h w"]:
     try:
         with Image.open(io.BytesIO(content)) as image:
             check_readable(image)
-            plain = eight_bit(image, "L" if channels == 1 else "RGB")
+            plain = to_eight_bit(image, "L" if channels == 1 else "RGB")
     except Exception as error:  # a damaged image can fail in any way
         raise ValueError(f"an image of the data set cannot be decoded: {error}") from None
     if crop is not None and plain.size != (crop, crop):
-        plain = centre_crop(plain, crop)
+        plain = crop_centre(plain, crop)
     array = np.asarray(plain)
     return array[None] if channels == 1 else array.transpose(2, 0, 1)
 
@@ -65,20 +71,20 @@ def is_huggingface(folder: Path) -> bool:
 def read_huggingface(folder: Path, split: str, size: int | None = None) -> Dataset:
     """The split of a folder with several, or a folder with one."""
     if (folder / "dataset_dict.json").is_file():
-        splits = json_object(folder / "dataset_dict.json").get("splits")
+        splits = read_json_object(folder / "dataset_dict.json").get("splits")
         if not (isinstance(splits, list) and all(isinstance(name, str) for name in splits)):
             raise ValueError(f"{folder / 'dataset_dict.json'} needs a list of splits: save the data set again")
         if split not in splits:
             raise ValueError(f"{folder} has no split {split!r}: choose {' or '.join(splits)}")
         folder = folder / split
-    features = json_object(folder / "dataset_info.json").get("features")
+    features = read_json_object(folder / "dataset_info.json").get("features")
     if not isinstance(features, dict):
         raise ValueError(f"{folder / 'dataset_info.json'} needs the features of the columns: save the data set again")
-    image, label = (only(features, kind, folder) for kind in ("Image", "ClassLabel"))
+    image, label = (only_column(features, kind, folder) for kind in ("Image", "ClassLabel"))
     names = features[label].get("names")
     if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
         raise ValueError(f"{folder / 'dataset_info.json'} needs the names of the classes in {label!r}")
-    table = arrow_table(folder)
+    table = read_arrow_table(folder)
     for column in (image, label):
         if column not in table.column_names:
             raise ValueError(f"{folder} has no column {column!r}: save the data set again")
@@ -87,7 +93,7 @@ def read_huggingface(folder: Path, split: str, size: int | None = None) -> Datas
         raise ValueError(f"{folder} holds no images")
     if labels.null_count:
         raise ValueError(f"{labels.null_count} of the {len(labels)} images in {folder} have no label: leave them out")
-    channels, height, width = first_shape(encoded(images, 0), folder)
+    channels, height, width = first_shape(encoded_image(images, 0), folder)
     if size is not None:
         height = width = size
     return Dataset.of(ArrowImages(images, (channels, height, width), size), labels.to_numpy(), names)
@@ -95,13 +101,13 @@ def read_huggingface(folder: Path, split: str, size: int | None = None) -> Datas
 
 def first_shape(content: bytes, folder: Path) -> tuple[int, int, int]:
     try:
-        with quiet(), Image.open(io.BytesIO(content)) as first:
+        with silence_pillow(), Image.open(io.BytesIO(content)) as first:
             return 1 if first.mode == "L" or is_sixteen_bit(first) else 3, first.height, first.width
     except Exception:  # a damaged image can fail in any way
         raise ValueError(f"the first image in {folder} cannot be decoded: save the data set again") from None
 
 
-def json_object(path: Path) -> dict[str, Any]:
+def read_json_object(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
@@ -113,7 +119,7 @@ def json_object(path: Path) -> dict[str, Any]:
     return value
 
 
-def only(features: dict[str, Any], kind: str, folder: Path) -> str:
+def only_column(features: dict[str, Any], kind: str, folder: Path) -> str:
     # A column of lists is described by a list.
     named = [name for name, feature in features.items() if isinstance(feature, dict) and feature.get("_type") == kind]
     if len(named) != 1:
@@ -121,13 +127,13 @@ def only(features: dict[str, Any], kind: str, folder: Path) -> str:
     return named[0]
 
 
-def arrow_table(folder: Path) -> Any:
+def read_arrow_table(folder: Path) -> Any:
     try:
         import pyarrow
     except ImportError:
         raise ValueError("reading a Hugging Face data set needs pyarrow: pip install 'leastwise[hf]'") from None
     try:
-        names = [part["filename"] for part in json_object(folder / "state.json")["_data_files"]]
+        names = [part["filename"] for part in read_json_object(folder / "state.json")["_data_files"]]
         # Memory maps: the pages belong to the file, so memory stays flat.
         tables = [
             pyarrow.ipc.open_stream(pyarrow.memory_map(str(folder / Path(name).name))).read_all() for name in names

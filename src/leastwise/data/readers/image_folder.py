@@ -34,7 +34,7 @@ REMEMBERED = 20  # blocks between two writings of the memory
 MEANING = b"2"  # of the memory; another number when `Found` comes to mean something else
 
 
-class Found(NamedTuple):
+class ExaminedFile(NamedTuple):
     """What decoding a file told."""
 
     width: int
@@ -53,29 +53,29 @@ class ImageFiles:
 
     def __getitem__(self, rows: Int[np.ndarray, " m"], /) -> UInt8[np.ndarray, "m c h w"]:
         batch = np.empty((len(rows), *self.shape[1:]), np.uint8)
-        with quiet():
+        with silence_pillow():
             for place, row in enumerate(rows):
-                batch[place] = decode(self.paths[row], self.crop)
+                batch[place] = decode_file(self.paths[row], self.crop)
         return batch
 
     def fingerprint(self, rows: Int[np.ndarray, " m"], /) -> bytes:
         return repr((self.shape[1:], self.crop, [self.digests[row] for row in rows])).encode()
 
 
-def decode(path: Path, crop: int | None) -> UInt8[np.ndarray, "c h w"]:
+def decode_file(path: Path, crop: int | None) -> UInt8[np.ndarray, "c h w"]:
     try:
         with Image.open(path) as image:
             check_readable(image)
-            rgb = eight_bit(image, "RGB")
+            rgb = to_eight_bit(image, "RGB")
     except Exception as error:  # a damaged file can fail in any way
         raise ValueError(f"{path} changed since the folder was checked and cannot be read ({error})") from None
     if crop is not None and rgb.size != (crop, crop):
-        rgb = centre_crop(rgb, crop)
+        rgb = crop_centre(rgb, crop)
     return np.asarray(rgb).transpose(2, 0, 1)
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def silence_pillow() -> Iterator[None]:
     """Pillow's warnings (large images, odd metadata) say nothing that our faults and notes do not.
 
     Filters belong to the process: enter this where no other thread changes them.
@@ -99,7 +99,7 @@ def check_readable(image: Image.Image) -> None:
         raise ValueError("32-bit pixels: save it as 8-bit")
 
 
-def eight_bit(image: Image.Image, mode: str) -> Image.Image:
+def to_eight_bit(image: Image.Image, mode: str) -> Image.Image:
     """As "L" or "RGB" with 0 … 255. 65535 / 255 = 257, and Pillow's own conversion would cut off above 255."""
     if is_sixteen_bit(image):
         image = Image.fromarray(((np.asarray(image).astype(np.int64) + 128) // 257).astype(np.uint8))
@@ -108,7 +108,7 @@ def eight_bit(image: Image.Image, mode: str) -> Image.Image:
     return image.convert(mode)
 
 
-def centre_crop(image: Image.Image, side: int) -> Image.Image:
+def crop_centre(image: Image.Image, side: int) -> Image.Image:
     """The shorter side becomes 256/224 of `side`, then the middle square is cut out, rounded as torchvision does."""
     short = round(RESIZE * side)
     width, height = (int(short * length / min(image.size)) for length in image.size)
@@ -122,7 +122,7 @@ def is_image(path: Path) -> bool:
     return path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
 
 
-def images_under(folder: Path) -> list[Path]:
+def list_images(folder: Path) -> list[Path]:
     """All image files, in the order of their names. Links to folders are followed, but never to the same one twice,
     nor to one that holds this folder. A folder that may not be opened is listed itself, to be reported as a fault.
     """
@@ -144,20 +144,20 @@ def images_under(folder: Path) -> list[Path]:
     return sorted(found)
 
 
-def folders_in(folder: Path) -> list[Path]:
+def list_folders(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
 def read_folder(folder: Path, size: int | None = None, watch: ProgressCallback = ignore_progress) -> Dataset:
     """A folder with one sub-folder per class, in the order of their names. An empty one is a class without examples."""
-    classes = folders_in(folder)
+    classes = list_folders(folder)
     if not classes:
         raise ValueError(f"{folder} has no sub-folders: put the images of each class into a folder of its own")
-    files = [(path, label) for label, part in enumerate(classes) for path in images_under(part)]
-    return dataset_of_files(folder, files, [path.name for path in classes], size, watch=watch)
+    files = [(path, label) for label, part in enumerate(classes) for path in list_images(part)]
+    return make_dataset(folder, files, [path.name for path in classes], size, watch=watch)
 
 
-def dataset_of_files(
+def make_dataset(
     folder: Path,
     files: Sequence[tuple[Path, int]],
     names: Sequence[str],
@@ -171,7 +171,7 @@ def dataset_of_files(
     """
     if not files:
         raise ValueError(f"{folder} holds no images: files ending in {', '.join(sorted(SUFFIXES))} are looked for")
-    found = examine([path for path, _ in files], folder, watch)
+    found = examine_files([path for path, _ in files], folder, watch)
     good = [index for index, one in enumerate(found) if not one.fault]
     if not good:
         raise ValueError(f"none of the {len(files)} images under {folder} can be read: {found[0].fault}")
@@ -185,46 +185,48 @@ def dataset_of_files(
     shape = (size, size) if size is not None else next(iter(sizes))
     images = ImageFiles([files[i][0] for i in good], [found[i].digest for i in good], shape, size)
     labels = np.array([files[i][1] for i in good], dtype=np.int64)
-    data = Dataset.of(images, labels, names, np.array(good, dtype=np.int64)).grouped(groups)
-    return data.noted(*notes(folder, files, found, data))
+    data = Dataset.of(images, labels, names, np.array(good, dtype=np.int64)).with_groups(groups)
+    return data.with_notes(*describe_files(folder, files, found, data))
 
 
-def notes(folder: Path, files: Sequence[tuple[Path, int]], found: Sequence[Found], data: Dataset) -> list[str]:
+def describe_files(
+    folder: Path, files: Sequence[tuple[Path, int]], found: Sequence[ExaminedFile], data: Dataset
+) -> list[str]:
     bad = [(path, one.fault) for (path, _), one in zip(files, found, strict=True) if one.fault]
     grey = [path for (path, _), one in zip(files, found, strict=True) if one.mode in ("1", "L", "LA", "I;16")]
     empty = [name for name, n in zip(data.names, data.counts, strict=True) if n == 0]
     said = []
     if bad:
         listed = [f"{path.relative_to(folder)} ({fault})" for path, fault in bad]
-        said.append(f"skipped {counted(len(bad), 'file')} that cannot be read: {some(listed)}")
+        said.append(f"skipped {count_text(len(bad), 'file')} that cannot be read: {name_some(listed)}")
     if empty:
-        said.append(f"{counted(len(empty), 'class', 'classes')} without images: {some(empty)}")
+        said.append(f"{count_text(len(empty), 'class', 'classes')} without images: {name_some(empty)}")
     if 0 < len(grey) < len(files) - len(bad):
         listed = [str(path.relative_to(folder)) for path in grey]
-        said.append(f"{counted(len(grey), 'greyscale image')} made into three equal channels: {some(listed)}")
+        said.append(f"{count_text(len(grey), 'greyscale image')} made into three equal channels: {name_some(listed)}")
     return said
 
 
-def counted(n: int, one: str, many: str = "") -> str:
+def count_text(n: int, one: str, many: str = "") -> str:
     return f"{n} {one if n == 1 else many or one + 's'}"
 
 
-def some(names: Sequence[str]) -> str:
+def name_some(names: Sequence[str]) -> str:
     return ", ".join(map(escape_unprintable, names[:SHOWN])) + (" …" if len(names) > SHOWN else "")
 
 
-def examine(paths: Sequence[Path], folder: Path, watch: ProgressCallback) -> list[Found]:
+def examine_files(paths: Sequence[Path], folder: Path, watch: ProgressCallback) -> list[ExaminedFile]:
     """Decode every file once, or remember having done it."""
     memory = cache_root() / "examined" / f"{sha256(os.fsencode(folder.resolve()), MEANING)[:16]}.json"
-    known = recalled(memory)
-    stamps = [stamp(path, folder) for path in paths]
+    known = recall(memory)
+    stamps = [make_stamp(path, folder) for path in paths]
     missing = [index for index, key in enumerate(stamps) if key not in known]
     try:
         # Decoding releases the interpreter's lock.
-        with quiet(), ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        with silence_pillow(), ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
             for done in range(0, len(missing), BLOCK):
                 block = missing[done : done + BLOCK]
-                for place, one in enumerate(pool.map(lambda index: look(paths[index]), block)):
+                for place, one in enumerate(pool.map(lambda index: examine_file(paths[index]), block)):
                     known[stamps[block[place]]] = one
                     watch(done + place + 1, len(missing))
                 if (done // BLOCK) % REMEMBERED == REMEMBERED - 1:
@@ -235,7 +237,7 @@ def examine(paths: Sequence[Path], folder: Path, watch: ProgressCallback) -> lis
     return [known[key] for key in stamps]
 
 
-def stamp(path: Path, folder: Path) -> str:
+def make_stamp(path: Path, folder: Path) -> str:
     try:
         facts = path.stat()
     except OSError:  # a broken link, or a folder that may not be entered
@@ -243,22 +245,22 @@ def stamp(path: Path, folder: Path) -> str:
     return f"{path.relative_to(folder)}|{facts.st_size}|{facts.st_mtime_ns}"
 
 
-def recalled(memory: Path) -> dict[str, Found]:
+def recall(memory: Path) -> dict[str, ExaminedFile]:
     """What is remembered; a memory that is damaged or out of reach is made anew."""
     try:
-        return {key: Found(*facts) for key, facts in json.loads(memory.read_text("ascii")).items()}
+        return {key: ExaminedFile(*facts) for key, facts in json.loads(memory.read_text("ascii")).items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
 
 
-def remember(memory: Path, known: dict[str, Found], stamps: Sequence[str]) -> None:
+def remember(memory: Path, known: dict[str, ExaminedFile], stamps: Sequence[str]) -> None:
     """Keep what is known about the files that are there; those that could not be opened are tried again next time."""
     kept = {key: known[key] for key in stamps if key in known and known[key].digest}
     with suppress(OSError):  # only a convenience
         write_atomic(memory, json.dumps(kept, indent=0).encode("ascii"))  # escapes what is not Unicode in a name
 
 
-def look(path: Path) -> Found:
+def examine_file(path: Path) -> ExaminedFile:
     digest = ""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
@@ -269,7 +271,7 @@ def look(path: Path) -> Found:
             width, height, mode = *image.size, "I;16" if is_sixteen_bit(image) else image.mode
             image.draft("RGB", (8, 8))  # JPEG: all of the file is read, but few pixels are made
             image.load()
-        return Found(width, height, mode, digest, "")
+        return ExaminedFile(width, height, mode, digest, "")
     except Exception as error:  # a damaged file can fail in any way
         said = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
-        return Found(0, 0, "", digest, one_line(said.replace(str(path), "it")))
+        return ExaminedFile(0, 0, "", digest, one_line(said.replace(str(path), "it")))

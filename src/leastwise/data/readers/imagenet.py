@@ -12,7 +12,7 @@ from typing import NamedTuple
 from leastwise.core.progress import ProgressCallback, ignore_progress
 from leastwise.data.classes import read_text
 from leastwise.data.dataset import Dataset
-from leastwise.data.readers.image_folder import dataset_of_files, images_under, is_image
+from leastwise.data.readers.image_folder import is_image, list_images, make_dataset
 
 TINY_SIDE = 64
 CROP = 224
@@ -37,7 +37,7 @@ def read_imagenet(
     folder: Path, split: str, size: int | None = None, watch: ProgressCallback = ignore_progress
 ) -> Dataset:
     """`train/ID/*.JPEG` and `val/ID/*.JPEG`, or a flat `val` with one of the annotation files below."""
-    labels = {} if split == "train" else annotations(folder, split)
+    labels = {} if split == "train" else read_annotations(folder, split)
     ids = sorted(
         {label.wnid for label in labels.values()} or {path.name for path in (folder / split).iterdir() if path.is_dir()}
     )
@@ -49,15 +49,15 @@ def read_labelled(folder: Path, split: str, ids: Sequence[str], size: int, watch
     if not place.is_dir():
         raise FileNotFoundError(2, "there is no such folder", str(place))
     index = {wnid: label for label, wnid in enumerate(ids)}
-    flat = sorted(path for path in (place, place / "images") if path.is_dir() and flat_images(path))
+    flat = sorted(path for path in (place, place / "images") if path.is_dir() and list_flat_images(path))
     if flat:
-        labels = annotations(folder, split)
+        labels = read_annotations(folder, split)
         if not labels:
             raise ValueError(
                 f"{place} holds images without class folders: put val_annotations.txt, LOC_val_solution.csv or the "
                 "devkit folder ILSVRC2012_devkit_t12 beside them"
             )
-        paths = flat_images(flat[-1])
+        paths = list_flat_images(flat[-1])
         unlabelled = [path.name for path in paths if path.stem not in labels]
         if unlabelled:
             raise ValueError(f"{len(unlabelled)} images under {place} have no label, such as {unlabelled[0]}")
@@ -66,30 +66,30 @@ def read_labelled(folder: Path, split: str, ids: Sequence[str], size: int, watch
                 raise ValueError(f"{where}: the class {wnid!r} is not one of the {len(ids)} of this data set")
         files = [(path, index[labels[path.stem].wnid]) for path in paths]
     else:
-        files = [(path, index[wnid]) for wnid in ids for path in images_under(place / wnid)]
-    return dataset_of_files(place, files, class_names(folder, ids), size, watch=watch)
+        files = [(path, index[wnid]) for wnid in ids for path in list_images(place / wnid)]
+    return make_dataset(place, files, read_class_names(folder, ids), size, watch=watch)
 
 
-def flat_images(folder: Path) -> list[Path]:
+def list_flat_images(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if is_image(path) and not path.is_dir())
 
 
-def annotations(folder: Path, split: str) -> Mapping[str, Annotation]:
+def read_annotations(folder: Path, split: str) -> Mapping[str, Annotation]:
     """Image (without its suffix) to its class, from whichever file is there; empty if none is."""
     places = (folder / split, folder)
     for path in (place / "val_annotations.txt" for place in places):
         if path.is_file():  # Tiny-ImageNet: FILE ID box
-            return tiny_annotations(path)
+            return read_tiny_annotations(path)
     for path in (place / "LOC_val_solution.csv" for place in places):
         if path.is_file():  # Kaggle: ImageId,"ID box ID box"
-            return kaggle_annotations(path)
+            return read_kaggle_annotations(path)
     for devkit in (place / "ILSVRC2012_devkit_t12" / "data" for place in places):
         if devkit.is_dir():
-            return devkit_annotations(devkit)
+            return read_devkit_annotations(devkit)
     return {}
 
 
-def tiny_annotations(path: Path) -> Mapping[str, Annotation]:
+def read_tiny_annotations(path: Path) -> Mapping[str, Annotation]:
     labels = {}
     for number, line in enumerate(read_text(path).splitlines(), start=1):
         words = line.split()
@@ -100,7 +100,7 @@ def tiny_annotations(path: Path) -> Mapping[str, Annotation]:
     return labels
 
 
-def kaggle_annotations(path: Path) -> Mapping[str, Annotation]:
+def read_kaggle_annotations(path: Path) -> Mapping[str, Annotation]:
     rows = csv.DictReader(read_text(path).splitlines())
     missing = {"ImageId", "PredictionString"} - set(rows.fieldnames or ())
     if missing:
@@ -114,7 +114,7 @@ def kaggle_annotations(path: Path) -> Mapping[str, Annotation]:
     return labels
 
 
-def devkit_annotations(devkit: Path) -> Mapping[str, Annotation]:
+def read_devkit_annotations(devkit: Path) -> Mapping[str, Annotation]:
     """The n-th line of the ground truth is the devkit's number of the n-th image's class."""
     from scipy.io import loadmat
 
@@ -133,7 +133,7 @@ def devkit_annotations(devkit: Path) -> Mapping[str, Annotation]:
     return labels
 
 
-def class_names(folder: Path, ids: Sequence[str]) -> list[str]:
+def read_class_names(folder: Path, ids: Sequence[str]) -> list[str]:
     """The first word of each class if a table of words is there, else its id; two classes never share a name."""
     words = {}
     for path in (folder / "words.txt", folder / "LOC_synset_mapping.txt"):

@@ -20,7 +20,7 @@ PREFIX = {"train": "train", "test": "t10k"}
 def read_idx(path: Path) -> np.ndarray:
     """The array in an idx file of unsigned bytes."""
     try:
-        content = unpacked(path) if path.suffix == ".gz" else path.read_bytes()
+        content = unpack_gzip(path) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:
         raise ValueError(f"{path} cannot be unpacked ({error}): fetch it again") from None
     if len(content) < 4 or content[:3] != bytes((0, 0, UNSIGNED_BYTE)):
@@ -36,7 +36,7 @@ def read_idx(path: Path) -> np.ndarray:
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 
-def unpacked(path: Path) -> bytes:
+def unpack_gzip(path: Path) -> bytes:
     """The content of a compressed file, unless it is there to fill the memory: digits shrink to a fifth."""
     most = max(MOST_UNPACKED, MOST_PACKING * path.stat().st_size)
     with gzip.open(path) as file:
@@ -49,14 +49,14 @@ def unpacked(path: Path) -> bytes:
 def read_idx_set(folder: Path, split: str, names: tuple[str, ...]) -> Dataset:
     """Images and labels of one split, `train-images-idx3-ubyte` and so on, with or without `.gz`."""
     images, labels = (
-        read_idx(idx_file(folder, f"{PREFIX[split]}-{kind}-ubyte")) for kind in ("images-idx3", "labels-idx1")
+        read_idx(find_idx_file(folder, f"{PREFIX[split]}-{kind}-ubyte")) for kind in ("images-idx3", "labels-idx1")
     )
     if images.ndim != 3 or labels.ndim != 1:
         raise ValueError(f"{folder} has images of shape {list(images.shape)} and labels of shape {list(labels.shape)}")
     return Dataset.of(images[:, None], labels, names)
 
 
-def idx_file(folder: Path, name: str) -> Path:
+def find_idx_file(folder: Path, name: str) -> Path:
     found = [path for path in (folder / name, folder / f"{name}.gz") if path.is_file()]
     if not found:
         raise FileNotFoundError(2, "there is no such file, nor one ending in .gz", str(folder / name))

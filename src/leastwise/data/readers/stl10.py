@@ -28,4 +28,4 @@ class Columns:
 
 def read_stl10(folder: Path, split: str) -> Dataset:
     labels = np.frombuffer((folder / f"{split}_y.bin").read_bytes(), np.uint8).astype(np.int64)
-    return Dataset.of(Columns(folder / f"{split}_X.bin"), labels - 1, STL10).grouped(STL10_GROUPS)
+    return Dataset.of(Columns(folder / f"{split}_X.bin"), labels - 1, STL10).with_groups(STL10_GROUPS)

@@ -32,21 +32,21 @@ def read_mat(path: Path, wanted: Collection[str]) -> dict[str, np.ndarray]:
     if order is None:
         raise ValueError("it does not begin like a MATLAB 5 file")
     found = {}
-    for element in elements(content[HEADER:], order):
+    for element in read_elements(content[HEADER:], order):
         if element.kind == COMPRESSED:
-            inner = list(elements(unpacked(element.content), order))
+            inner = list(read_elements(unpack_element(element.content), order))
             if len(inner) != 1:
                 raise ValueError("a compressed part does not hold one array")
             element = inner[0]
         if element.kind != MATRIX:
             raise ValueError(f"it holds a part of kind {element.kind}, which is no array")
-        name, array = numeric(element.content, order, wanted)
+        name, array = read_numeric(element.content, order, wanted)
         if array is not None:
             found[name] = array
     return found
 
 
-def elements(content: bytes, order: str) -> Iterator[Element]:
+def read_elements(content: bytes, order: str) -> Iterator[Element]:
     """Parts one after the other, each with its kind and length in front and filled up to eight bytes."""
     at = 0
     while at < len(content):
@@ -68,7 +68,7 @@ def elements(content: bytes, order: str) -> Iterator[Element]:
         at = end
 
 
-def unpacked(content: bytes) -> bytes:
+def unpack_element(content: bytes) -> bytes:
     most = max(MOST_UNPACKED, MOST_PACKING * len(content))
     try:
         engine = zlib.decompressobj()
@@ -80,9 +80,9 @@ def unpacked(content: bytes) -> bytes:
     return whole
 
 
-def numeric(content: bytes, order: str, wanted: Collection[str]) -> tuple[str, np.ndarray | None]:
+def read_numeric(content: bytes, order: str, wanted: Collection[str]) -> tuple[str, np.ndarray | None]:
     """Name and values of an array; no values if it is not wanted."""
-    parts = elements(content, order)
+    parts = read_elements(content, order)
     flags, sizes, name = next(parts, None), next(parts, None), next(parts, None)
     if flags is None or sizes is None or name is None or name.kind != NAMES or len(flags.content) != 8:
         raise ValueError("an array lacks its flags, its size or its name")

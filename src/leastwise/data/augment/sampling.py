@@ -8,18 +8,18 @@ from leastwise.core.noise import Noise
 from leastwise.core.types import Labels, Mask, PerExample
 
 
-def below(n: int | Labels, noise: Noise) -> Labels:
+def draw_below(n: int | Labels, noise: Noise) -> Labels:
     """A whole number from 0 to n - 1 for each example."""
     return (noise.uniform((), torch.float64) * n).long()
 
 
-def chosen(p: float, noise: Noise) -> Mask:
+def draw_mask(p: float, noise: Noise) -> Mask:
     return noise.uniform((), torch.float64) < p
 
 
-def signed(value: PerExample, noise: Noise) -> PerExample:
-    return torch.where(chosen(0.5, noise.fork("sign")), -value, value)
+def draw_sign(value: PerExample, noise: Noise) -> PerExample:
+    return torch.where(draw_mask(0.5, noise.fork("sign")), -value, value)
 
 
-def between(low: float, high: float, u: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+def interpolate(low: float, high: float, u: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     return low + (high - low) * u
