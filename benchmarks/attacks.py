@@ -41,9 +41,9 @@ from leastwise.jobs.folder import MODEL
 from leastwise.jobs.job import Train
 from leastwise.jobs.make import task as task_of_engine
 from leastwise.models.classifier import Classifier, inference
-from leastwise.models.fast.prepare import prepare, step
+from leastwise.models.fast.prepare import attack_step, prepare
 from leastwise.models.load.checkpoint import load_checkpoint
-from leastwise.models.load.resolve import resolve
+from leastwise.models.load.dispatch import load_model
 from leastwise.training.base import Epoch
 from leastwise.training.methods.pgd_at import PGDAT
 from leastwise.training.recipe import Training
@@ -83,7 +83,7 @@ def subjects(images: int, only: str) -> list[Subject]:
         x, y, _ = data.batch(np.arange(images or 1000))
         file = str(place / "nets" / "akamaster_cifar10_resnet20.th")
         if only in ("", "resnet20"):
-            model = resolve(file, data.shape, data.names, "resnet20", IMAGENET_MEAN, (0.229, 0.224, 0.225))
+            model = load_model(file, data.shape, data.names, "resnet20", IMAGENET_MEAN, (0.229, 0.224, 0.225))
             made.append(Subject("resnet20", model, x[: images or 400], y[: images or 400], 2 / 255))
         if only in ("", "resnet2b"):
             made.append(Subject("resnet2b", cifar_network(place, "cifar_resnet2b"), x, y, 2 / 255))
@@ -197,7 +197,7 @@ def floor(attack: Attack, prepared: nn.Module, x: Images, y: Labels) -> float:
     found = attack.run(prepared, x, y, noise)
     for _ in range(MOST_ROUNDS):
         begun = time.perf_counter()
-        step(prepared, x)
+        attack_step(prepared, x)
         bare.append(time.perf_counter() - begun)
         begun = time.perf_counter()
         with torch.no_grad():

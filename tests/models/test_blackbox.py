@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from leastwise.models.classifier import inference, wrap
-from leastwise.models.load.resolve import resolve
+from leastwise.models.load.dispatch import load_model
 from leastwise.models.zoo.registry import build
 from tests.conftest import SHAPE, B, K, random_linear
 from tests.models.linear_network import BIAS, LINEAR, MEAN, NAMES, SIZE, STD, WEIGHT, Batch
@@ -79,18 +79,18 @@ def leaves():
 def test_specs_name_functions_boxes_and_modules(tmp_path: Path, batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "boxes.py").write_text(SOURCE)
-    box = resolve(f"{tmp_path}/boxes.py:box", SHAPE, NAMES)
+    box = load_model(f"{tmp_path}/boxes.py:box", SHAPE, NAMES)
     assert box(batch[0]).shape == (B, K) and not box.gradients
-    net = resolve(f"{tmp_path}/boxes.py:net", SHAPE, NAMES, mean=MEAN, std=STD)
+    net = load_model(f"{tmp_path}/boxes.py:net", SHAPE, NAMES, mean=MEAN, std=STD)
     assert net.gradients and net.mean == MEAN and isinstance(net.net, nn.Sequential)
-    assert resolve(net, SHAPE, NAMES) is net and resolve(net.net, SHAPE, NAMES).net is net.net
-    assert resolve(by_torch, SHAPE, NAMES).net.function is by_torch
-    answers = resolve(f"{tmp_path}/boxes.py:answers", SHAPE, NAMES)
+    assert load_model(net, SHAPE, NAMES) is net and load_model(net.net, SHAPE, NAMES).net is net.net
+    assert load_model(by_torch, SHAPE, NAMES).net.function is by_torch
+    answers = load_model(f"{tmp_path}/boxes.py:answers", SHAPE, NAMES)
     assert not answers.gradients and answers(batch[0]).shape == (B, K)
     with pytest.raises(ValueError, match=r"failed with TypeError: needs.. missing 2 required positional arguments"):
-        resolve(f"{tmp_path}/boxes.py:needs", SHAPE, NAMES)
+        load_model(f"{tmp_path}/boxes.py:needs", SHAPE, NAMES)
     with pytest.raises(ValueError, match="failed with SystemExit: 3"):
-        resolve(f"{tmp_path}/boxes.py:leaves", SHAPE, NAMES)
+        load_model(f"{tmp_path}/boxes.py:leaves", SHAPE, NAMES)
 
 
 def closure(factor: object, power: int = 1) -> Callable[[torch.Tensor], object]:
@@ -163,10 +163,10 @@ def test_the_digest_of_a_network_covers_its_code_settings_and_hooks(tmp_path: Pa
     digests = []
     for number, change in enumerate([*changes, {}]):
         (tmp_path / f"net{number}.py").write_text(WRITTEN.format(size=SIZE, k=K, **(same | change)))
-        digests.append(resolve(f"{tmp_path}/net{number}.py:build", SHAPE, NAMES).digest())
+        digests.append(load_model(f"{tmp_path}/net{number}.py:build", SHAPE, NAMES).digest())
     assert len(set(digests[:-1])) == len(changes)
     (tmp_path / "net0.py").write_text(WRITTEN.format(size=SIZE, k=K, **same) + "# a comment")
-    assert resolve(f"{tmp_path}/net0.py:build", SHAPE, NAMES).digest() == digests[0]
+    assert load_model(f"{tmp_path}/net0.py:build", SHAPE, NAMES).digest() == digests[0]
 
 
 def test_the_digest_of_a_function_follows_the_network_it_reads() -> None:

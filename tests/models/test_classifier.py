@@ -12,7 +12,7 @@ from torch import nn
 
 from leastwise.models.classifier import Classifier, wrap
 from leastwise.models.load.checkpoint import load_checkpoint, save_checkpoint
-from leastwise.models.load.resolve import resolve
+from leastwise.models.load.dispatch import load_model
 from leastwise.models.zoo.registry import build
 from tests.conftest import SHAPE, B, K
 
@@ -106,32 +106,32 @@ def test_a_bare_state_dict_needs_the_name_of_its_architecture(prefix: str, key: 
     model = build("convnet", SHAPE, K, seed=4)
     state: dict[str, object] = {prefix + name: value for name, value in model.net.state_dict().items()}
     torch.save({key: state, "epoch": 7} if key else state, tmp_path / "w.pth")
-    again = resolve(str(tmp_path / "w.pth"), SHAPE, NAMES, arch="convnet")
+    again = load_model(str(tmp_path / "w.pth"), SHAPE, NAMES, arch="convnet")
     assert again.digest() == model.digest()
     with pytest.raises(ValueError, match=r"has 5 outputs, but the data has 6 classes"):
-        resolve(str(tmp_path / "w.pth"), SHAPE, (*NAMES, "fox"), arch="convnet")
+        load_model(str(tmp_path / "w.pth"), SHAPE, (*NAMES, "fox"), arch="convnet")
     with pytest.raises(ValueError, match="there is no architecture 'resnet1'"):
-        resolve(str(tmp_path / "w.pth"), SHAPE, NAMES, arch="resnet1")
+        load_model(str(tmp_path / "w.pth"), SHAPE, NAMES, arch="resnet1")
 
 
 def test_safetensors_load_and_two_networks_in_one_file_are_refused(tmp_path: Path) -> None:
     model = build("convnet", SHAPE, K, seed=4)
     save_file(model.net.state_dict(), tmp_path / "w.safetensors")
-    assert resolve(str(tmp_path / "w.safetensors"), SHAPE, NAMES, arch="convnet").digest() == model.digest()
+    assert load_model(str(tmp_path / "w.safetensors"), SHAPE, NAMES, arch="convnet").digest() == model.digest()
     torch.save({"student": model.net.state_dict(), "teacher": model.net.state_dict()}, tmp_path / "two.pt")
     with pytest.raises(ValueError, match="holds 2 state dicts among student, teacher"):
-        resolve(str(tmp_path / "two.pt"), SHAPE, NAMES, arch="convnet")
+        load_model(str(tmp_path / "two.pt"), SHAPE, NAMES, arch="convnet")
 
 
 def test_a_checkpoint_refuses_other_classes_and_shapes(network: Classifier, tmp_path: Path) -> None:
     path = tmp_path / "model.pt"
     save_checkpoint(path, network, SHAPE, NAMES)
-    assert resolve(str(path), SHAPE, NAMES).trained_on == (SHAPE, NAMES)
-    assert resolve(str(path), SHAPE, ("0", "1", "2", "3", "4")).k == K  # data without names of its own
+    assert load_model(str(path), SHAPE, NAMES).trained_on == (SHAPE, NAMES)
+    assert load_model(str(path), SHAPE, ("0", "1", "2", "3", "4")).k == K  # data without names of its own
     with pytest.raises(ValueError, match="was trained on the classes ant, bee, cow, dog, elk, but the data has elk"):
-        resolve(str(path), SHAPE, NAMES[::-1])
+        load_model(str(path), SHAPE, NAMES[::-1])
     with pytest.raises(ValueError, match="was trained on images of shape"):
-        resolve(str(path), (3, 9, 9), NAMES)
+        load_model(str(path), (3, 9, 9), NAMES)
 
 
 class Payload:
@@ -168,7 +168,7 @@ def test_hostile_and_damaged_checkpoints_are_refused_and_run_nothing(how: str, t
     else:
         path.write_text("" if how == "nothing" else "<html>not found</html>")
     with pytest.raises(ValueError, match=r"not a checkpoint of plain|must hold a state_dict|0 state dicts|not a whole"):
-        resolve(str(path), SHAPE, NAMES, arch="convnet")
+        load_model(str(path), SHAPE, NAMES, arch="convnet")
     assert not trace.exists()
 
 
@@ -191,7 +191,7 @@ def test_functions_in_files_and_modules_resolve(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(sys, "path", list(sys.path))
     x = torch.rand(B, *SHAPE, generator=torch.Generator().manual_seed(0))
     for spec in (f"{tmp_path}/mine.py:build", "mine.py:build", "mine:build"):
-        model = resolve(spec, SHAPE, NAMES, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
+        model = load_model(spec, SHAPE, NAMES, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
         assert model(x).shape == (B, K) and model.mean == (0.5, 0.5, 0.5)
     refusals = {
         "mine.py:other": "names no function",
@@ -205,16 +205,16 @@ def test_functions_in_files_and_modules_resolve(tmp_path: Path, monkeypatch: pyt
     }
     for spec, message in refusals.items():
         with pytest.raises(ValueError, match=message):
-            resolve(spec, SHAPE, NAMES)
+            load_model(spec, SHAPE, NAMES)
     with pytest.raises(ValueError, match="leave --arch out"):
-        resolve("mine.py:build", SHAPE, NAMES, arch="small")
+        load_model("mine.py:build", SHAPE, NAMES, arch="small")
 
 
 def test_a_file_may_import_its_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "neighbour_of_mine.py").write_text("K = 5")
     (tmp_path / "mine.py").write_text("from neighbour_of_mine import K\n" + SOURCE.format(size=144, k="K"))
-    assert resolve(f"{tmp_path}/mine.py:build", SHAPE, NAMES).k == K
+    assert load_model(f"{tmp_path}/mine.py:build", SHAPE, NAMES).k == K
 
 
 class Scaled(nn.Module):

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from leastwise.models.classifier import Classifier, wrap
-from leastwise.models.preflight import check_labels, preflight
+from leastwise.models.preflight import check_labels, check_model
 from leastwise.models.zoo.registry import build
 from tests.conftest import SHAPE, B, K, random_linear
 
@@ -70,16 +70,16 @@ IMPOSSIBLE: dict[str, nn.Module] = {
 def test_what_cannot_be_audited_is_refused_even_when_forced(message: str, force: bool, batch: Batch) -> None:
     x = batch[0].clone()
     with pytest.raises(ValueError, match=message):
-        preflight(IMPOSSIBLE[message], x, K, force=force)
+        check_model(IMPOSSIBLE[message], x, K, force=force)
     assert torch.equal(x, batch[0])
 
 
 def test_a_sound_model_passes_without_a_word(batch: Batch) -> None:
-    assert preflight(GOOD, batch[0], K, y=batch[1]) == ()
+    assert check_model(GOOD, batch[0], K, y=batch[1]) == ()
     for arch in ("convnet", "small"):
-        assert preflight(build(arch, SHAPE, K, (0.5, 0.4, 0.3), (0.2, 0.2, 0.2)), batch[0], K, y=batch[1]) == ()
+        assert check_model(build(arch, SHAPE, K, (0.5, 0.4, 0.3), (0.2, 0.2, 0.2)), batch[0], K, y=batch[1]) == ()
     with pytest.raises(ValueError, match="must return 6 logits per image for these classes"):
-        preflight(GOOD, batch[0], K + 1)
+        check_model(GOOD, batch[0], K + 1)
 
 
 class BatchStatistics(nn.Module):
@@ -105,20 +105,20 @@ DOUBTFUL: dict[str, nn.Module] = {
 @pytest.mark.parametrize("message", DOUBTFUL)
 def test_what_makes_a_result_doubtful_is_refused_unless_forced(message: str, batch: Batch) -> None:
     with pytest.raises(ValueError, match=rf"{message}.*, or go on with --force$"):
-        preflight(DOUBTFUL[message], batch[0], K)
-    (warning,) = preflight(DOUBTFUL[message], batch[0], K, force=True)
+        check_model(DOUBTFUL[message], batch[0], K)
+    (warning,) = check_model(DOUBTFUL[message], batch[0], K, force=True)
     assert warning.startswith("overridden: ") and "--force" not in warning
 
 
 def test_dropout_that_obeys_evaluation_mode_is_not_random(batch: Batch) -> None:
     model = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(144, K)).train()
-    assert preflight(model, batch[0], K) == ()
+    assert check_model(model, batch[0], K) == ()
     assert model.training and model[1].training
 
 
 def test_a_clean_audit_needs_no_gradient(batch: Batch) -> None:
-    assert preflight(DOUBTFUL["gradient is zero on all"], batch[0], K, gradients=False) == ()
-    assert preflight(IMPOSSIBLE["gives its input no gradient"], batch[0], K, gradients=False) == ()
+    assert check_model(DOUBTFUL["gradient is zero on all"], batch[0], K, gradients=False) == ()
+    assert check_model(IMPOSSIBLE["gives its input no gradient"], batch[0], K, gradients=False) == ()
 
 
 @pytest.mark.parametrize(
@@ -136,31 +136,31 @@ def test_images_of_another_range_are_refused(
     change: Callable[[torch.Tensor], torch.Tensor], message: str, batch: Batch
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        preflight(GOOD, change(batch[0]), K, force=True)
+        check_model(GOOD, change(batch[0]), K, force=True)
 
 
 def test_images_divided_twice_are_noticed(batch: Batch) -> None:
     bits = (batch[0] > 0.5).float() / 255  # 0 and 1 stored as bytes
     with pytest.raises(ValueError, match=r"brightest pixel is 0\.0039: the images seem to be divided by 255 twice"):
-        preflight(GOOD, bits, K)
-    assert preflight(GOOD, bits, K, force=True)[0].startswith("overridden: the brightest pixel")
+        check_model(GOOD, bits, K)
+    assert check_model(GOOD, bits, K, force=True)[0].startswith("overridden: the brightest pixel")
 
 
 def test_impossible_labels_are_refused(batch: Batch) -> None:
     x, y = batch
-    preflight(GOOD, x, K, y=torch.full_like(y, K - 1))
+    check_model(GOOD, x, K, y=torch.full_like(y, K - 1))
     with pytest.raises(ValueError, match="labels of 5 classes must lie in 0 to 4, but go from 0 to 5: relabel"):
-        preflight(GOOD, x, K, y=torch.tensor([0] * (B - 1) + [K]))
+        check_model(GOOD, x, K, y=torch.tensor([0] * (B - 1) + [K]))
     with pytest.raises(ValueError, match="go from -1 to 0"):
-        preflight(GOOD, x, K, y=torch.tensor([0] * (B - 1) + [-1]))
+        check_model(GOOD, x, K, y=torch.tensor([0] * (B - 1) + [-1]))
     with pytest.raises(ValueError, match="one label per image, but saw 11 for 12"):
         check_labels(y[1:], B, K)
 
 
 def test_log_probabilities_and_sigmoids_are_mentioned(batch: Batch) -> None:
-    (warning,) = preflight(Through(GOOD, lambda z: z.log_softmax(1)), batch[0], K)
+    (warning,) = check_model(Through(GOOD, lambda z: z.log_softmax(1)), batch[0], K)
     assert "log-probabilities" in warning
-    (warning,) = preflight(Through(GOOD, lambda z: z.div(20).sigmoid()), batch[0], K)
+    (warning,) = check_model(Through(GOOD, lambda z: z.div(20).sigmoid()), batch[0], K)
     assert "if the model ends in a sigmoid, remove it" in warning
 
 
@@ -169,7 +169,7 @@ def test_the_share_of_images_without_a_gradient_is_counted(batch: Batch) -> None
     x = batch[0].clone()
     x[:3] = 0.0
     stuck = Before(lambda v: torch.where(v.flatten(1).sum(1).view(-1, 1, 1, 1) > 0, v, v.detach()), GOOD)
-    (warning,) = preflight(stuck, x, K)
+    (warning,) = check_model(stuck, x, K)
     assert warning.startswith("the input gradient is zero on 3 of 12 images")
 
 
@@ -184,22 +184,22 @@ def labelled(right: int, n: int) -> tuple[torch.Tensor, torch.Tensor]:
 def test_a_model_that_guesses_is_mentioned() -> None:
     """With 100 images and five classes a guesser has 20 ± 4 right; 20 + 2.33 · 4 = 29.3."""
     x, y = labelled(29, 100)
-    (warning,) = preflight(GOOD, x, K, y=y)
+    (warning,) = check_model(GOOD, x, K, y=y)
     assert warning.startswith("the model is right on 29 of 100 images, no better than guessing: check --mean and --std")
     x, y = labelled(30, 100)
-    assert preflight(GOOD, x, K, y=y) == ()
+    assert check_model(GOOD, x, K, y=y) == ()
     x, y = labelled(0, 99)  # too few to tell
-    assert preflight(GOOD, x, K, y=y) == ()
+    assert check_model(GOOD, x, K, y=y) == ()
 
 
 def test_black_boxes_are_for_query_attacks(batch: Batch) -> None:
     box = wrap(lambda x: GOOD(x).numpy(), K)
-    assert preflight(box, batch[0], K, gradients=False) == ()
+    assert check_model(box, batch[0], K, gradients=False) == ()
     for force in (False, True):
         with pytest.raises(ValueError, match="black box without gradients: use query attacks"):
-            preflight(box, batch[0], K, force=force)
+            check_model(box, batch[0], K, force=force)
 
 
 def test_a_container_without_logits_is_named(batch: Batch) -> None:
     with pytest.raises(ValueError, match="must return a tensor of logits, but returned dict: return the logits from"):
-        preflight(wrap(Through(GOOD, lambda z: {"a": z, "b": z}), K), batch[0], K)
+        check_model(wrap(Through(GOOD, lambda z: {"a": z, "b": z}), K), batch[0], K)

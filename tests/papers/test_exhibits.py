@@ -13,7 +13,7 @@ from leastwise.core.recipe import recipe_key
 from leastwise.data.augment.registry import AUGMENTATIONS
 from leastwise.data.classes import CIFAR100, CIFAR100_GROUPS
 from leastwise.data.registry import SOURCES
-from leastwise.models.zoo.registry import architecture
+from leastwise.models.zoo.registry import find_architecture
 from leastwise.papers.ahn import exhibits as ahn
 from leastwise.papers.ahn.exhibits import CHAIR, CLEAN, FOX, FURTHER, GRID, SWEEP, pgd
 from leastwise.papers.benz2021.exhibits import CORRUPTIONS, PAPER, network
@@ -82,10 +82,10 @@ def test_every_name_exists(exhibit: Exhibit) -> None:
                 for name in attacked:
                     if name != "transfer":
                         named(name, threat)
-                architecture(recipe.model.arch)
+                find_architecture(recipe.model.arch)
                 assert recipe.data.name in SOURCES
             for net in trainings([recipe]):
-                architecture(net.arch)
+                find_architecture(net.arch)
                 assert net.data.name in SOURCES and net.method in METHODS
                 assert set(net.fair) <= POLICIES and net.schedule in SCHEDULES and net.average in ("", "fawa")
                 assert net.augment in AUGMENTATIONS and net.optimiser in ("sgd", "nesterov", "adam")

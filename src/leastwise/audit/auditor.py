@@ -21,8 +21,8 @@ from leastwise.core.recipe import canonical_json, recipe_key
 from leastwise.core.types import Images, Labels, Logits
 from leastwise.data.dataset import Batch, Dataset
 from leastwise.models.classifier import Classifier, backward_bytes, inference, wrap
-from leastwise.models.fast.prepare import ORIGINAL, Form, Prepared, in_form, prepare
-from leastwise.models.preflight import preflight
+from leastwise.models.fast.prepare import ORIGINAL, Form, Prepared, prepare, put_in_form
+from leastwise.models.preflight import check_model
 
 MOST_IMAGES, MOST_BYTES = 1000, 1 << 30  # of a batch whose size nobody chose: images, and memory for their gradients
 PREFLIGHT_IMAGES = 100
@@ -110,7 +110,7 @@ class Auditor:
         attacks = sum(uses_gradients(attack) for _, attack in self.recipe.conditions)
         if not self.model.gradients or not attacks or (form is None and len(data) * attacks < TRIAL_FROM):
             form = ORIGINAL
-        return in_form(self.model, ORIGINAL, first) if form == ORIGINAL else prepare(self.model, first, form)
+        return put_in_form(self.model, ORIGINAL, first) if form == ORIGINAL else prepare(self.model, first, form)
 
     def shards(self, data: Dataset) -> list["np.ndarray"]:
         """Positions of the examples, shard by shard. The order is random, so that every shard is like the whole."""
@@ -235,7 +235,7 @@ def make_auditor(
     n = min(PREFLIGHT_IMAGES, batch_size or PREFLIGHT_IMAGES)
     some = data.batch(np.unique(np.linspace(0, len(data) - 1, n).astype(np.int64)))
     needs_gradients = any(uses_gradients(attack) for _, attack in conditions)
-    warnings = preflight(classifier, some.x.to(device), data.k, needs_gradients, y=some.y.to(device), force=force)
+    warnings = check_model(classifier, some.x.to(device), data.k, needs_gradients, y=some.y.to(device), force=force)
     warnings += tuple(f"{name}: {note}" for name, attack in conditions for note in notes(attack, data.k))
     usual = usual_batch(classifier, some.x[:2].to(device))
     recipe = AuditRecipe(

@@ -23,7 +23,7 @@ from leastwise.core.progress import ProgressCallback, ignore_progress
 from leastwise.core.types import Images
 from leastwise.data.dataset import Batch, Dataset, ImageRows
 from leastwise.models.classifier import Classifier, inference, wrap
-from leastwise.models.preflight import preflight
+from leastwise.models.preflight import check_model
 
 RGB = tuple[float, float, float]
 How = Literal["random", "next"]
@@ -246,7 +246,7 @@ def targeted_set(
         raise ValueError("there is nothing to build from: the data set has no examples")
     target = targets(data, how, seed)
     classifier = wrap(model, data.k).to(device)
-    preflight(classifier, data.batch(np.arange(min(len(data), PREFLIGHT_IMAGES))).x.to(device), data.k)
+    check_model(classifier, data.batch(np.arange(min(len(data), PREFLIGHT_IMAGES))).x.to(device), data.k)
 
     def craft(batch: Batch, positions: Int[np.ndarray, " m"], noise: Noise) -> Images:
         goal = Targeted(torch.from_numpy(target[positions]).to(device))

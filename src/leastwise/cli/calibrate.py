@@ -64,7 +64,7 @@ class Calibrate:
         from leastwise.core.files import check_writable, write_json
         from leastwise.jobs.train import subset
         from leastwise.models.load.checkpoint import save_checkpoint
-        from leastwise.models.load.resolve import resolve
+        from leastwise.models.load.dispatch import load_model
         from leastwise.report.summary import summarise
         from leastwise.report.terminal.progress import progress
         from leastwise.report.terminal.table import print_classes, what_changed
@@ -80,7 +80,7 @@ class Calibrate:
             raise ValueError(f"{self.model} does not say what it was trained on: give --data")
         valid = self.chosen_on(console, name, recipe)
         test = subset(loaded(console, name.partition("/")[0] if recipe else name, "test"), self.per_class or None)
-        model = resolve(place / "model.pt" if place.is_dir() else place, test.shape, test.names).to(device)
+        model = load_model(place / "model.pt" if place.is_dir() else place, test.shape, test.names).to(device)
         attack = PGD(threat.ball, CE(), threat.step, self.steps, Uniform())
         say(console, f"choosing on {len(valid):,} validation images under {attack}")
         found = choose_offsets(model, valid, attack, rule=self.rule, rounds=self.rounds, seed=self.seed, device=device)

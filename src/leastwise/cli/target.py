@@ -83,7 +83,7 @@ class Target:
         from leastwise.attacks.transfer import Surrogate, surrogate
         from leastwise.data.classes import read_groups
         from leastwise.jobs.train import subset
-        from leastwise.models.load.resolve import resolve
+        from leastwise.models.load.dispatch import load_model
 
         listed(attack)
         data = subset(loaded(console, sized(self.data, self.size)), self.per_class or None)
@@ -94,7 +94,7 @@ class Target:
         device = chosen_device(self.device, threads or self.threads)
 
         def classifier(name: str) -> "Classifier":
-            return resolve(name, data.shape, data.names, self.arch or None, mean, std, trust=self.trust)
+            return load_model(name, data.shape, data.names, self.arch or None, mean, std, trust=self.trust)
 
         def other(name: str) -> Surrogate:
             return surrogate(name, classifier(name).to(device))
@@ -109,10 +109,10 @@ class Target:
 
 def chosen(data: "Dataset", classes: Sequence[int | str], model: str) -> "Dataset":
     """Images of some classes. For a checkpoint that was trained on just these they are the only classes there are."""
-    from leastwise.models.load.checkpoint import own_classes
+    from leastwise.models.load.checkpoint import read_own_classes
 
     some = data.only(classes)
-    own = own_classes(Path(model)) if Path(model).is_file() else ()
+    own = read_own_classes(Path(model)) if Path(model).is_file() else ()
     return data.keep(own) if set(own) == {data.names[data.index(c)] for c in classes} else some
 
 

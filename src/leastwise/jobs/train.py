@@ -17,7 +17,7 @@ from leastwise.jobs.job import Train
 from leastwise.models.classifier import Classifier
 from leastwise.models.fast.prepare import Form
 from leastwise.models.load.checkpoint import load_checkpoint
-from leastwise.models.preflight import preflight
+from leastwise.models.preflight import check_model
 from leastwise.models.zoo.registry import build
 from leastwise.training.distributed import join_ranks
 from leastwise.training.recipe import Training
@@ -65,7 +65,7 @@ def course_task(
 ) -> Task:
     """A training of a fresh network on any images; `recipe` is what its folder is claimed for."""
     ranks, data = join_ranks(device), given.data
-    preflight(model, data.batch(np.arange(min(len(data), PREFLIGHT_IMAGES))).x, data.k, gradients=False)
+    check_model(model, data.batch(np.arange(min(len(data), PREFLIGHT_IMAGES))).x, data.k, gradients=False)
     facts: dict[str, Any] = {
         "kind": "training",
         "key": recipe_key(recipe),

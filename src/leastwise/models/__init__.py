@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from leastwise.models.classifier import Classifier, inference, wrap
     from leastwise.models.fast.prepare import Form, prepare
     from leastwise.models.load.checkpoint import load_checkpoint, save_checkpoint
-    from leastwise.models.load.resolve import resolve
+    from leastwise.models.load.dispatch import load_model
+    from leastwise.models.preflight import check_model
     from leastwise.models.zoo.registry import ARCHITECTURES, build
 
 __all__ = [
@@ -19,10 +20,11 @@ __all__ = [
     "Classifier",
     "Form",
     "build",
+    "check_model",
     "inference",
     "load_checkpoint",
+    "load_model",
     "prepare",
-    "resolve",
     "save_checkpoint",
     "wrap",
 ]
@@ -33,7 +35,8 @@ __getattr__ = lazy_names(
         "classifier": "Classifier inference wrap",
         "zoo.registry": "ARCHITECTURES build",
         "load.checkpoint": "load_checkpoint save_checkpoint",
-        "load.resolve": "resolve",
+        "load.dispatch": "load_model",
         "fast.prepare": "Form prepare",
+        "preflight": "check_model",
     },
 )

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from leastwise.core.files import sha256
 from leastwise.core.types import Images, Logits
 from leastwise.models.blackbox import QUERIES_ONLY, BlackBox
-from leastwise.models.exported import Exported, shielded
+from leastwise.models.exported import Exported, shield
 from leastwise.models.fingerprint import module_parts
 
 UNSEEN = "a change in files or servers that the function asks goes unnoticed: use --fresh after one"
@@ -61,7 +61,7 @@ class Classifier(nn.Module):
         return not any(isinstance(module, BlackBox) for module in self.net.modules())
 
     def forward(self, x: Images) -> Logits:
-        return logits_of(self.net(self.normalised(x)))
+        return logits_of(self.net(self.normalise(x)))
 
     def features(self, x: Images) -> Float[Tensor, "b d"]:
         """Penultimate features: what the head receives, the last linear layer (or `is_head = True`) that is called."""
@@ -89,7 +89,7 @@ class Classifier(nn.Module):
             return "this one was exported, which leaves no layers: give the network itself"
         return "this one has none: set is_head = True on the layer that gives the logits"
 
-    def normalised(self, x: Images) -> Images:
+    def normalise(self, x: Images) -> Images:
         """(x - mean) / std, in one pass over the images."""
         return torch.addcmul(-self.shift / self.scale, x, 1 / self.scale) if self.mean else x
 
@@ -113,7 +113,7 @@ def wrap(
         if mean or std:
             raise ValueError("this model already has its normalisation inside: leave mean and std out")
         return net
-    net = shielded(net)
+    net = shield(net)
     if isinstance(net, nn.Module):
         return Classifier(net, k, mean, std)
     if isinstance(net, type) or not callable(net):

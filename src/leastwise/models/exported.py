@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 from leastwise.core.files import sha256
 from leastwise.core.text import error_with_type
 from leastwise.core.types import Images, Shape
-from leastwise.models.optional import Loaded, check_images, check_outputs, quietly
+from leastwise.models.foreign import ForeignNetwork, check_outputs, check_stated_input, silence_libraries
 
 
 class Exported(nn.Module):
@@ -30,11 +30,11 @@ class Exported(nn.Module):
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Exported":
-        with quietly():  # torch warns about its own tree specifications when it copies them
+        with silence_libraries():  # torch warns about its own tree specifications when it copies them
             return Exported(copy.deepcopy(self.graph, memo), self.content)
 
 
-def shielded(net: Any) -> Any:
+def shield(net: Any) -> Any:
     """Exported programs and their graphs as modules that have an evaluation mode; anything else unchanged."""
     if isinstance(net, ExportedProgram):
         return Exported(net.module())
@@ -44,18 +44,18 @@ def shielded(net: Any) -> Any:
     return net
 
 
-def load_exported(path: Path, shape: Shape, k: int, trust: bool) -> Loaded:
+def load_exported(path: Path, shape: Shape, k: int, trust: bool) -> ForeignNetwork:
     if not trust:
         raise ValueError(f"loading {path} can run code that is inside it: add --trust if you trust where it comes from")
     try:
-        with quietly():
+        with silence_libraries():
             program = torch.export.load(path)
     except Exception as error:
         raise ValueError(
             f"{path} is not an exported program ({error_with_type(error)}): write it with torch.export.save"
         ) from None
     check_program(path, program, shape, k)
-    return Loaded(Exported(program.module(), sha256(path.read_bytes())))
+    return ForeignNetwork(Exported(program.module(), sha256(path.read_bytes())))
 
 
 def check_program(path: Path, program: ExportedProgram, shape: Shape, k: int) -> None:
@@ -64,7 +64,7 @@ def check_program(path: Path, program: ExportedProgram, shape: Shape, k: int) ->
     if len(inputs) != 1 or sizes.get(str(inputs[0])) is None:
         raise ValueError(f"{path} takes {len(inputs)} inputs, but a classifier takes one batch of images: export it so")
     takes = sizes[str(inputs[0])]
-    check_images(path, takes, shape)
+    check_stated_input(path, takes, shape)
     if isinstance(takes[0], int):
         raise ValueError(
             f"{path} was exported for batches of exactly {takes[0]}, but attacks need any number: export it with "

@@ -26,7 +26,7 @@ class Concern(NamedTuple):
     serious: bool  # refused unless forced
 
 
-def preflight(
+def check_model(
     model: nn.Module, x: Images, k: int, gradients: bool = True, y: Labels | None = None, force: bool = False
 ) -> tuple[str, ...]:
     """Run real images, refuse a model or images that cannot be audited, and return what else a reader should know.
@@ -42,24 +42,24 @@ def preflight(
         raise ValueError("the model is a black box without gradients: use query attacks, gradient attacks cannot run")
     warnings = []
     with inference(model):
-        for concern in concerns(model, x, k, gradients, y):
+        for concern in find_concerns(model, x, k, gradients, y):
             if concern.serious and not force:
                 raise ValueError(f"{concern.text}, or go on with --force")
             warnings.append(f"overridden: {concern.text}" if concern.serious else concern.text)
     return tuple(warnings)
 
 
-def concerns(model: nn.Module, x: Images, k: int, gradients: bool, y: Labels | None) -> Iterator[Concern]:
+def find_concerns(model: nn.Module, x: Images, k: int, gradients: bool, y: Labels | None) -> Iterator[Concern]:
     """Everything doubtful, in the order of cost; what makes an audit impossible is raised."""
-    yield from about_pixels(x)
-    z = logits(model, x, k)
-    yield from about_logits(z)
+    yield from doubt_pixels(x)
+    z = compute_logits(model, x, k)
+    yield from doubt_logits(z)
     if y is not None:
-        yield from about_accuracy(z, y)
+        yield from doubt_accuracy(z, y)
     few = x[:PROBE]
-    yield from about_repetition(model, few, k)
+    yield from doubt_repetition(model, few, k)
     if gradients:
-        yield from about_gradient(model, few)
+        yield from doubt_gradient(model, few)
 
 
 def check_images(model: nn.Module, x: Images) -> None:
@@ -85,11 +85,11 @@ def check_labels(y: Labels, b: int, k: int) -> None:
         raise ValueError(f"labels of {k} classes must lie in 0 to {k - 1}, but go from {low} to {high}: relabel them")
 
 
-def logits(model: nn.Module, x: Images, k: int) -> Logits:
+def compute_logits(model: nn.Module, x: Images, k: int) -> Logits:
     """One forward pass, checked for everything that attacks rely on."""
     before = x.clone()
     with torch.no_grad():
-        z = guarded(model, x)
+        z = run_model(model, x)
     if not torch.equal(x, before):
         x.copy_(before)
         raise ValueError("the model changes its input in place: let its first operation make a new tensor (x = x * 2)")
@@ -109,7 +109,7 @@ def logits(model: nn.Module, x: Images, k: int) -> Logits:
     return z
 
 
-def guarded(model: nn.Module, x: Images) -> object:
+def run_model(model: nn.Module, x: Images) -> object:
     try:
         return model(x)
     except NoLogits:
@@ -118,7 +118,7 @@ def guarded(model: nn.Module, x: Images) -> object:
         raise ValueError(f"the model cannot take images of shape {list(x.shape)} ({error_with_type(error)})") from error
 
 
-def about_pixels(x: Images) -> Iterator[Concern]:
+def doubt_pixels(x: Images) -> Iterator[Concern]:
     brightest = float(x.max())
     if brightest <= 1 / 255 + PIXEL_TOLERANCE:
         yield Concern(
@@ -127,7 +127,7 @@ def about_pixels(x: Images) -> Iterator[Concern]:
         )
 
 
-def about_logits(z: Logits) -> Iterator[Concern]:
+def doubt_logits(z: Logits) -> Iterator[Concern]:
     """A softmax row sums to 1 without negative entries; logits of a real batch do not, all at once."""
     if z.shape[1] < 2:
         return
@@ -145,7 +145,7 @@ def about_logits(z: Logits) -> Iterator[Concern]:
         )
 
 
-def about_accuracy(z: Logits, y: Labels) -> Iterator[Concern]:
+def doubt_accuracy(z: Logits, y: Labels) -> Iterator[Concern]:
     n, k = z.shape
     right = int((z.argmax(dim=1) == y.to(z.device)).sum())
     # 2.33 standard deviations: a guesser exceeds this once in a hundred times.
@@ -158,10 +158,10 @@ def about_accuracy(z: Logits, y: Labels) -> Iterator[Concern]:
         )
 
 
-def about_repetition(model: nn.Module, x: Images, k: int) -> Iterator[Concern]:
+def doubt_repetition(model: nn.Module, x: Images, k: int) -> Iterator[Concern]:
     """The answer for an image must depend on that image alone."""
-    first, again = logits(model, x, k), logits(model, x, k)
-    alone = torch.cat([one_alone(model, x[i : i + 1], k) for i in range(min(SINGLES, len(x)))])
+    first, again = compute_logits(model, x, k), compute_logits(model, x, k)
+    alone = torch.cat([logits_one_by_one(model, x[i : i + 1], k) for i in range(min(SINGLES, len(x)))])
     allowed = ROUNDING * float((first.amax(1) - first.amin(1)).max())
     by_chance = float((first - again).abs().max())
     by_company = float((first[: len(alone)] - alone).abs().max())
@@ -179,18 +179,18 @@ def about_repetition(model: nn.Module, x: Images, k: int) -> Iterator[Concern]:
         )
 
 
-def one_alone(model: nn.Module, x: Images, k: int) -> Logits:
+def logits_one_by_one(model: nn.Module, x: Images, k: int) -> Logits:
     """Attacks run on what is left of a batch, down to one image."""
     try:
-        return logits(model, x, k)
+        return compute_logits(model, x, k)
     except ValueError as error:
         raise ValueError(f"{error}; larger batches work, but attacks need any number of images") from error
 
 
-def about_gradient(model: nn.Module, x: Images) -> Iterator[Concern]:
+def doubt_gradient(model: nn.Module, x: Images) -> Iterator[Concern]:
     at = x.detach().clone().requires_grad_()
     with torch.enable_grad():
-        z = guarded(model, at)
+        z = run_model(model, at)
         assert isinstance(z, Tensor), "the same images gave logits before"
         if z.requires_grad:
             (gradient,) = torch.autograd.grad(odds(z, z.argmax(dim=1)).sum(), at, allow_unused=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from leastwise.data.registry import SOURCES
-from leastwise.models.zoo.registry import architecture, build
+from leastwise.models.zoo.registry import build, find_architecture
 from leastwise.papers.cost import STEP, audit_passes, count, training_passes
 from leastwise.papers.recipes import Images, Measured, Recipe, Trained
 from leastwise.papers.run import followers
@@ -44,7 +44,7 @@ def passes(recipe: Recipe) -> int:
 
 
 def shape_of(arch: str, data: Images) -> tuple[int, int, int]:
-    found = architecture(arch)
+    found = find_architecture(arch)
     shape = SOURCES[data.name].facts.shape or (found.params.shape if found.params else (3, 224, 224))
     return (3, *shape[1:]) if data.change[:1] == ("coloured",) else shape
 

@@ -29,7 +29,7 @@ from leastwise.jobs.train import Given, course_task
 from leastwise.models.classifier import Classifier, inference
 from leastwise.models.fast.prepare import ORIGINAL
 from leastwise.models.load.checkpoint import load_checkpoint
-from leastwise.models.zoo.registry import architecture, build
+from leastwise.models.zoo.registry import build, find_architecture
 from leastwise.papers.build import conditions, dataset
 from leastwise.papers.courses import starts_from_source, training
 from leastwise.papers.recipes import Images, Measured, Recipe, Released, Trained, made
@@ -225,7 +225,7 @@ def by_condition(evidence: Evidence) -> dict[str, Any]:
 
 def sized(images: Images, arch: str) -> Images:
     """ImageNet's files are cut to what a network was made for, where that is not the usual size."""
-    published = architecture(arch).params
+    published = find_architecture(arch).params
     if images.name != "imagenet" or published is None or published.shape[1] == 224:
         return images
     return replace(images, name=f"imagenet@{published.shape[1]}")

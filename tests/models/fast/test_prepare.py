@@ -14,14 +14,14 @@ from leastwise.models.fast.prepare import (
     FORMS,
     LOGITS,
     ORIGINAL,
-    Difference,
     Form,
-    attempt,
-    compared,
-    difference,
-    in_form,
+    FormDifference,
+    attack_step,
+    compare_steps,
+    measure_difference,
     prepare,
-    step,
+    put_in_form,
+    try_form,
 )
 from leastwise.models.zoo.registry import ARCHITECTURES, build
 from tests.conftest import SHAPE, K
@@ -73,26 +73,26 @@ def test_every_architecture_folds_to_the_same_function(name: str) -> None:
     norms = sum(isinstance(m, nn.BatchNorm2d) for m in model.modules())
     double = copy.deepcopy(model).double()
     for form in (FOLDED, Form(folded=True, channels_last=True), Form(channels_last=True)):
-        made = in_form(double, form, x.double())
+        made = put_in_form(double, form, x.double())
         if (
             form.folded and not name.endswith("imagenet") and name != "inception-v3"
         ):  # those have unused extra classifiers
             assert len(made.copy.folds) + len(made.copy.alone) == norms
-        seen = difference(double, made.model, x.double())
+        seen = measure_difference(double, made.model, x.double())
         assert seen.logits < 1e-9 and seen.gradient < 1e-9, seen
     for form in (FOLDED, Form(folded=True, channels_last=True)):
-        seen = difference(model, in_form(model, form, x).model, x)
+        seen = measure_difference(model, put_in_form(model, form, x).model, x)
         assert seen.logits <= LOGITS, seen
 
 
 @pytest.mark.parametrize("name", ["small", "resnet20"])
 def test_tracing_and_order_find_the_same_pairs(name: str) -> None:
     model, x = unsettled(name)
-    from leastwise.models.fast.fold import shapes_unchecked
+    from leastwise.models.fast.fold import skip_shape_checks
 
-    with shapes_unchecked():
-        by_graph = fold_graph(model.net, model.normalised(x))
-    by_order = fold_by_order(model.net, model.normalised(x))
+    with skip_shape_checks():
+        by_graph = fold_graph(model.net, model.normalise(x))
+    by_order = fold_by_order(model.net, model.normalise(x))
     assert set(by_graph.folds) == set(by_order.folds) and len(by_graph.folds) > 3
     assert set(by_graph.alone) == set(by_order.alone)
 
@@ -126,9 +126,9 @@ def test_a_form_that_is_another_function_is_not_taken() -> None:
     """By order alone, bn2 looks foldable although its convolution's output is also used bare."""
     model = Classifier(scrambled(Untraceable()), K)
     x = torch.rand(6, *SHAPE)
-    folded = attempt(model, FOLDED, x)
+    folded = try_form(model, FOLDED, x)
     assert folded is not None and len(folded.copy.folds) == 2
-    assert not difference(model, folded.model, x).acceptable
+    assert not measure_difference(model, folded.model, x).acceptable
     assert prepare(model, x, FOLDED).form == ORIGINAL
     assert not prepare(model, x, seconds=0.05).form.folded
 
@@ -160,7 +160,7 @@ def test_the_given_network_is_not_changed() -> None:
     before = {name: value.clone() for name, value in model.state_dict().items()}
     asks = [p.requires_grad for p in model.parameters()]
     for form in FORMS.values():
-        in_form(model, form, x)
+        put_in_form(model, form, x)
     prepare(model, x, seconds=0.05)
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     assert [p.requires_grad for p in model.parameters()] == asks
@@ -172,16 +172,16 @@ def test_the_given_network_is_not_changed() -> None:
 @pytest.mark.parametrize("name", ["small", "resnet20", "convnet"])
 def test_a_prepared_network_follows_training_without_being_rebuilt(name: str, form: Form) -> None:
     model, x = in_double(*unsettled(name))
-    made = in_form(model, form, x)
+    made = put_in_form(model, form, x)
     held = {key: value.data_ptr() for key, value in made.copy.net.state_dict().items()}
     optimiser = torch.optim.SGD(model.parameters(), lr=0.01)
     model.train()
     model(torch.rand(8, 3, 32, 32).double()).square().sum().backward()
     optimiser.step()
     model.eval()
-    assert not difference(model, made.model, x).acceptable  # the weights moved
+    assert not measure_difference(model, made.model, x).acceptable  # the weights moved
     made.refresh()
-    assert difference(model, made.model, x).acceptable
+    assert measure_difference(model, made.model, x).acceptable
     assert {key: value.data_ptr() for key, value in made.copy.net.state_dict().items()} == held
 
 
@@ -189,7 +189,7 @@ def test_a_prepared_network_follows_training_without_being_rebuilt(name: str, fo
 def test_features_of_a_prepared_network(name: str) -> None:
     model = build(name, (3, 16, 16), K, seed=1).eval()
     x = torch.rand(3, 3, 16, 16)
-    made = in_form(model, FOLDED, x).model
+    made = put_in_form(model, FOLDED, x).model
     assert torch.allclose(made.features(x), model.features(x), atol=1e-5)
     assert torch.allclose(made(x), model(x), atol=1e-5)
 
@@ -211,11 +211,11 @@ class HandMade(nn.Module):
 @pytest.mark.parametrize("form", [FOLDED, Form(channels_last=True)])
 def test_buffers_that_are_not_saved_are_followed(form: Form) -> None:
     model, x = in_double(Classifier(HandMade().eval(), K), torch.rand(4, *SHAPE))
-    made = in_form(model, form, x)
-    assert difference(model, made.model, x).acceptable
+    made = put_in_form(model, form, x)
+    assert measure_difference(model, made.model, x).acceptable
     model.net.centre.add_(1.0)  # type: ignore[operator,union-attr]
     made.refresh()
-    assert difference(model, made.model, x).acceptable
+    assert measure_difference(model, made.model, x).acceptable
     if form.folded:
         assert made.copy.folds == (("conv", "bn"),)
 
@@ -225,9 +225,9 @@ def test_unusual_layers_are_left_alone_and_the_others_folded() -> None:
     model, x = in_double(*unsettled("resnet20"))
     torch.nn.utils.parametrizations.spectral_norm(model.net.get_submodule("layer1.0.conv1"))
     model.eval()
-    made = in_form(model, FOLDED, x)
+    made = put_in_form(model, FOLDED, x)
     assert len(made.copy.folds) == 18 and len(made.copy.alone) == 1
-    assert difference(model, made.model, x).acceptable
+    assert measure_difference(model, made.model, x).acceptable
 
     class Sequences(nn.Module):
         def __init__(self) -> None:
@@ -239,15 +239,15 @@ def test_unusual_layers_are_left_alone_and_the_others_folded() -> None:
 
     sequences = Classifier(Sequences().eval(), K)
     sequences.net.bn.running_mean = torch.randn(8)  # type: ignore[union-attr,assignment]
-    made = in_form(sequences, FOLDED, torch.rand(4, *SHAPE))
+    made = put_in_form(sequences, FOLDED, torch.rand(4, *SHAPE))
     assert made.copy.folds == () and made.copy.alone == ("bn",)
-    assert difference(sequences, made.model, torch.rand(4, *SHAPE)).acceptable
+    assert measure_difference(sequences, made.model, torch.rand(4, *SHAPE)).acceptable
 
 
 def test_prepared_networks_are_frozen_and_in_evaluation_mode() -> None:
     model, x = unsettled("small")
     for form in FORMS.values():
-        made = in_form(model.train(), form, x).model
+        made = put_in_form(model.train(), form, x).model
         assert not any(p.requires_grad for p in made.parameters()) and not any(m.training for m in made.modules())
         assert made.k == model.k and made.mean == model.mean
 
@@ -264,7 +264,7 @@ def test_the_choice_is_the_fastest_that_agrees(monkeypatch: pytest.MonkeyPatch) 
         wide = next(m for m in net.modules() if isinstance(m, nn.Conv2d) and m.in_channels > 3)
         last = wide.weight.is_contiguous(memory_format=torch.channels_last)
         now += times[Form(folded, last)]
-        return step(net, batch)
+        return attack_step(net, batch)
 
     model.net.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     module = sys.modules["leastwise.models.fast.prepare"]
@@ -281,7 +281,7 @@ def test_the_choice_is_the_fastest_that_agrees(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_network_without_batchnorm_has_nothing_to_fold() -> None:
     model, x = unsettled("convnet")
-    assert attempt(model, FOLDED, x) is None
+    assert try_form(model, FOLDED, x) is None
     asked = prepare(model, x, FOLDED)
     assert asked.form == ORIGINAL and str(asked) == "as given (it cannot be had with BatchNorm folded)"
 
@@ -314,12 +314,15 @@ def test_the_measure_of_difference() -> None:
     other = copy.deepcopy(fc)
     model, changed = (Classifier(nn.Sequential(nn.Flatten(), net), 2) for net in (fc, other))
     x = torch.ones(1, 1, 2, 2)
-    assert difference(model, changed, x) == Difference(0.0, 0.0, 1.0)
-    z, g = step(model, x)
-    assert not compared((z, g), (z * torch.nan, g)).acceptable and not compared((z, g), (z, g * torch.nan)).acceptable
+    assert measure_difference(model, changed, x) == FormDifference(0.0, 0.0, 1.0)
+    z, g = attack_step(model, x)
+    assert (
+        not compare_steps((z, g), (z * torch.nan, g)).acceptable
+        and not compare_steps((z, g), (z, g * torch.nan)).acceptable
+    )
     with torch.no_grad():
         other.weight[1, 1] = 2.2
-    seen = difference(model, changed, x)
+    seen = measure_difference(model, changed, x)
     # Two classes: the log-odds are z_1 - z_0, whose gradient is (-1, 2, 0, 0), then (-1, 2.2, 0, 0).
     assert seen.logits == pytest.approx(0.1) and seen.gradient == pytest.approx(0.2 / 5**0.5) and seen.signs == 1.0
     assert not seen.acceptable
@@ -327,13 +330,13 @@ def test_the_measure_of_difference() -> None:
     assert not replace_fields(seen, logits=1e-5, gradient=1e-3, signs=0.998).acceptable
 
 
-def replace_fields(seen: Difference, **fields: float) -> Difference:
+def replace_fields(seen: FormDifference, **fields: float) -> FormDifference:
     return seen._replace(**fields)
 
 
 def test_a_step_is_logits_and_the_gradient_of_the_log_odds() -> None:
     model, x = unsettled("convnet")
-    z, gradient = step(model, x)
+    z, gradient = attack_step(model, x)
     at = x.clone().requires_grad_()
     odds = model(at)
     (expected,) = torch.autograd.grad((odds[:, 1:].logsumexp(1) - odds[:, 0]).sum(), at)

@@ -17,8 +17,8 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from leastwise.models.classifier import inference, wrap
-from leastwise.models.load.huggingface import normalisation
-from leastwise.models.load.resolve import resolve
+from leastwise.models.load.dispatch import load_model
+from leastwise.models.load.huggingface import read_normalisation
 from leastwise.models.zoo.registry import build
 from tests.conftest import SHAPE, B, K
 from tests.models.linear_network import BIAS, LINEAR, MEAN, NAMES, SIZE, STD, WEIGHT, Batch, Payload
@@ -57,17 +57,17 @@ def test_exported_programs_need_trust_and_sense(tmp_path: Path) -> None:
     for content in (b"", b"rubbish" * 9, pickle.dumps(Payload(tmp_path / "executed"))):
         path.write_bytes(content)
         with pytest.raises(ValueError, match="can run code that is inside it: add --trust"):
-            resolve(path, SHAPE, NAMES)
+            load_model(path, SHAPE, NAMES)
         assert not (tmp_path / "executed").exists()
     path.write_bytes(b"rubbish" * 9)
     with pytest.raises(ValueError, match=r"is not an exported program \(.*\): write it with torch.export.save"):
-        resolve(path, SHAPE, NAMES, trust=True)
+        load_model(path, SHAPE, NAMES, trust=True)
 
 
 @pytest.mark.medium
 def test_an_exported_program_gives_the_same_logits_and_gradients(programs: Path, batch: Batch) -> None:
     original = build("small", SHAPE, K, MEAN, STD, seed=4).eval()
-    model = resolve(programs / "any.pt2", SHAPE, NAMES, mean=MEAN, std=STD, trust=True)
+    model = load_model(programs / "any.pt2", SHAPE, NAMES, mean=MEAN, std=STD, trust=True)
     twin = copy.deepcopy(model)
     with inference(model), inference(twin):
         for n in (1, 3, B):
@@ -87,17 +87,17 @@ def test_an_exported_program_gives_the_same_logits_and_gradients(programs: Path,
 @pytest.mark.medium
 def test_exported_programs_that_do_not_suit_say_why(programs: Path) -> None:
     with pytest.raises(ValueError, match=r"exactly 2, but attacks need any number: .*dynamic_shapes=\(\{0: torch"):
-        resolve(programs / "two.pt2", SHAPE, NAMES, trust=True)
+        load_model(programs / "two.pt2", SHAPE, NAMES, trust=True)
     with pytest.raises(ValueError, match="takes images of 3 × 8 × 6, but the data has 3 × 9 × 9"):
-        resolve(programs / "any.pt2", (3, 9, 9), NAMES, trust=True)
+        load_model(programs / "any.pt2", (3, 9, 9), NAMES, trust=True)
     with pytest.raises(ValueError, match="has 5 outputs, but the data has 3 classes"):
-        resolve(programs / "any.pt2", SHAPE, NAMES[:3], trust=True)
+        load_model(programs / "any.pt2", SHAPE, NAMES[:3], trust=True)
 
 
 @pytest.mark.medium
 def test_the_digest_of_a_program_covers_weights_graph_and_constants(programs: Path) -> None:
     def digest(name: str) -> str:
-        return resolve(programs / name, SHAPE, NAMES, trust=True).digest()
+        return load_model(programs / name, SHAPE, NAMES, trust=True).digest()
 
     assert digest("any.pt2") == digest("any.pt2")
     assert len({digest(name) for name in ("any.pt2", "zero.pt2", "one.pt2")}) == 3
@@ -142,14 +142,14 @@ PROCESSOR: dict[str, Any] = {"do_normalize": True, "image_mean": list(MEAN), "im
 def test_a_huggingface_folder_gives_its_logits(folder: Path, tmp_path: Path, batch: Batch) -> None:
     x, _ = batch
     theirs = transformers().AutoModelForImageClassification.from_pretrained(folder).eval()
-    model = resolve(folder, SHAPE, NAMES).eval()
+    model = load_model(folder, SHAPE, NAMES).eval()
     with torch.no_grad():
         assert torch.equal(model(x), theirs(x).logits)
         assert torch.allclose(theirs.classifier[1](model.features(x)), model(x), atol=1e-6)
     assert model.gradients and model.mean == () and model.notes[0].endswith("give --mean and --std")
 
     path = edited(copied(folder, tmp_path / "a"), "preprocessor_config.json", **PROCESSOR, size={"shortest_edge": 224})
-    model = resolve(str(path), SHAPE, ("1", "2", "3", "4", "5")).eval()
+    model = load_model(str(path), SHAPE, ("1", "2", "3", "4", "5")).eval()
     by_hand = (x - torch.tensor(MEAN).view(3, 1, 1)) / torch.tensor(STD).view(3, 1, 1)
     with torch.no_grad():
         assert torch.allclose(model(x), theirs(by_hand).logits, atol=1e-5)
@@ -157,9 +157,9 @@ def test_a_huggingface_folder_gives_its_logits(folder: Path, tmp_path: Path, bat
     assert "mean 0.25, 0.5, 0.125 and std 0.5, 0.25, 0.75 are those of" in model.notes[0]
     assert "resizes images to 224; the data's 8 × 6 are used as they are" in model.notes[1]
     assert "calls its classes ant, bee, cow, dog, elk, the data 1, 2, 3, 4, 5: check" in model.notes[2]
-    assert resolve(path, SHAPE, NAMES, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0)).mean == (0.0, 0.0, 0.0)
+    assert load_model(path, SHAPE, NAMES, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0)).mean == (0.0, 0.0, 0.0)
     newer = edited(copied(folder, tmp_path / "b"), "processor_config.json", image_processor=PROCESSOR)
-    assert resolve(newer, SHAPE, ("0", "1", "2", "3", "4")).mean == MEAN
+    assert load_model(newer, SHAPE, ("0", "1", "2", "3", "4")).mean == MEAN
 
 
 @pytest.mark.parametrize(
@@ -180,36 +180,36 @@ def test_the_processors_arithmetic_on_pixels(
     processor: dict[str, Any], expected: Callable[[np.ndarray], np.ndarray]
 ) -> None:
     bytes_ = np.arange(256.0)
-    mean, std = normalisation(processor, 1)
+    mean, std = read_normalisation(processor, 1)
     x = bytes_ / 255
     assert np.allclose((x - mean[0]) / std[0] if mean else x, expected(bytes_))
 
 
 @pytest.mark.medium
 def test_the_digest_of_a_folder_is_its_content(folder: Path, tmp_path: Path) -> None:
-    digest = resolve(folder, SHAPE, NAMES).digest()
-    assert resolve(copied(folder, tmp_path / "elsewhere"), SHAPE, NAMES).digest() == digest
+    digest = load_model(folder, SHAPE, NAMES).digest()
+    assert load_model(copied(folder, tmp_path / "elsewhere"), SHAPE, NAMES).digest() == digest
     changed = edited(copied(folder, tmp_path / "changed"), hidden_act="gelu")
-    assert resolve(changed, SHAPE, NAMES).digest() != digest
+    assert load_model(changed, SHAPE, NAMES).digest() != digest
     more = copied(folder, tmp_path / "more")
     save_file(
         {**load_file(more / "model.safetensors"), "extra": torch.zeros(1)}, more / "model.safetensors", {"format": "pt"}
     )
-    assert resolve(more, SHAPE, NAMES).notes[-1].endswith("are not used: extra")
+    assert load_model(more, SHAPE, NAMES).notes[-1].endswith("are not used: extra")
 
 
 @pytest.mark.medium
 def test_pickled_weights_load_only_as_plain_weights(folder: Path, tmp_path: Path, batch: Batch) -> None:
-    model = resolve(folder, SHAPE, NAMES).eval()
+    model = load_model(folder, SHAPE, NAMES).eval()
     plain = copied(folder, tmp_path / "plain")
     (plain / "model.safetensors").unlink()
     torch.save(model.net.net.state_dict(), plain / "pytorch_model.bin")
     (plain / "training_args.bin").write_bytes(pickle.dumps(Payload(tmp_path / "executed")))  # nobody reads it
-    assert torch.equal(resolve(plain, SHAPE, NAMES).eval()(batch[0]), model(batch[0]))
+    assert torch.equal(load_model(plain, SHAPE, NAMES).eval()(batch[0]), model(batch[0]))
     for trust in (False, True):
         torch.save({"state_dict": Payload(tmp_path / "executed")}, plain / "pytorch_model.bin")
         with pytest.raises(ValueError, match=r"pytorch_model.bin is not a checkpoint of plain weights"):
-            resolve(plain, SHAPE, NAMES, trust=trust)
+            load_model(plain, SHAPE, NAMES, trust=trust)
     assert not (tmp_path / "executed").exists()
 
 
@@ -219,25 +219,25 @@ def test_folders_that_are_no_finished_classifier_are_refused(
 ) -> None:
     capfd.readouterr()
     with pytest.raises(ValueError, match="has 5 outputs, but the data has 4 classes"):
-        resolve(folder, SHAPE, NAMES[:4])
+        load_model(folder, SHAPE, NAMES[:4])
     headless = copied(folder, tmp_path / "headless")
-    resolve(folder, SHAPE, NAMES).net.net.resnet.save_pretrained(headless)
+    load_model(folder, SHAPE, NAMES).net.net.resnet.save_pretrained(headless)
     capfd.readouterr()  # saving shows a bar
     with pytest.raises(ValueError, match=r"no weights that fit classifier.1.bias, classifier.1.weight, which"):
-        resolve(headless, SHAPE, NAMES)
+        load_model(headless, SHAPE, NAMES)
     other = edited(copied(folder, tmp_path / "other"), id2label={str(c): str(c) for c in range(7)})
     with pytest.raises(ValueError, match=r"no weights that fit classifier.1.bias, classifier.1.weight, which"):
-        resolve(other, SHAPE, (*NAMES, "fox", "gnu"))
+        load_model(other, SHAPE, (*NAMES, "fox", "gnu"))
     bare = copied(folder, tmp_path / "bare")
     (bare / "model.safetensors").unlink()
     with pytest.raises(ValueError, match=r"is not an image classifier that transformers can load \(OSError"):
-        resolve(bare, SHAPE, NAMES)
+        load_model(bare, SHAPE, NAMES)
     (bare / "model.safetensors").write_bytes(b"rubbish" * 9)
     with pytest.raises(ValueError, match=r"transformers can load \(SafetensorError"):
-        resolve(bare, SHAPE, NAMES)
+        load_model(bare, SHAPE, NAMES)
     text = edited(copied(folder, tmp_path / "text"), model_type="bert")
     with pytest.raises(ValueError, match=r"transformers can load \(ValueError: Unrecognized configuration"):
-        resolve(text, SHAPE, NAMES)
+        load_model(text, SHAPE, NAMES)
     assert capfd.readouterr() == ("", "")  # one sentence, not the library's report
 
 
@@ -246,15 +246,15 @@ def test_folders_that_need_code_or_the_extra_say_so(tmp_path: Path, monkeypatch:
     (tmp_path / "mine.py").write_text(f"import os\nos.mkdir({str(tmp_path / 'executed')!r})\n")
     edited(tmp_path, model_type="mine", auto_map=auto)
     with pytest.raises(ValueError, match=r"brings its own code \(auto_map in config.json\): add --trust"):
-        resolve(tmp_path, SHAPE, NAMES)
+        load_model(tmp_path, SHAPE, NAMES)
     assert not (tmp_path / "executed").exists()
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(ValueError, match=r"config.json is not readable JSON"):
-        resolve(tmp_path, SHAPE, NAMES)
+        load_model(tmp_path, SHAPE, NAMES)
     monkeypatch.setitem(sys.modules, "transformers", None)
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ValueError, match=r"needs transformers .*: pip install 'leastwise\[hf\]'"):
-        resolve(tmp_path, SHAPE, NAMES)
+        load_model(tmp_path, SHAPE, NAMES)
 
 
 def onnx_linear(
@@ -293,7 +293,7 @@ def test_an_onnx_file_gives_the_logits_of_its_graph(
     batch_size: str | int, double: bool, tmp_path: Path, batch: Batch
 ) -> None:
     path = onnx_linear(tmp_path / "m.onnx", batch_size, double=double)
-    model = resolve(path, SHAPE, NAMES, mean=MEAN, std=STD)
+    model = load_model(path, SHAPE, NAMES, mean=MEAN, std=STD)
     expected = wrap(LINEAR.net, K, MEAN, STD)
     for n in (1, 7, B):
         assert torch.allclose(model(batch[0][:n]), expected(batch[0][:n]), atol=1e-3)
@@ -305,28 +305,28 @@ def test_an_onnx_file_gives_the_logits_of_its_graph(
 def test_onnx_files_that_do_not_suit_say_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = onnx_linear(tmp_path / "m.onnx")
     with pytest.raises(ValueError, match="has 5 outputs, but the data has 3 classes"):
-        resolve(path, SHAPE, NAMES[:3])
+        load_model(path, SHAPE, NAMES[:3])
     with pytest.raises(ValueError, match="takes images of 3 × 8 × 6, but the data has 1 × 8 × 6"):
-        resolve(path, (1, 8, 6), NAMES)
+        load_model(path, (1, 8, 6), NAMES)
     with pytest.raises(ValueError, match=r"must have one output of 5 logits per image, but has p .*, q "):
-        resolve(onnx_linear(tmp_path / "two.onnx", outputs=("p", "q")), SHAPE, NAMES)
-    assert resolve(onnx_linear(tmp_path / "named.onnx", outputs=("p", "logits")), SHAPE, NAMES).k == K
+        load_model(onnx_linear(tmp_path / "two.onnx", outputs=("p", "q")), SHAPE, NAMES)
+    assert load_model(onnx_linear(tmp_path / "named.onnx", outputs=("p", "logits")), SHAPE, NAMES).k == K
     for content in (b"", b"rubbish" * 9, path.read_bytes()[:200]):
         path.write_bytes(content)
         with pytest.raises(ValueError, match=r"cannot be read as an ONNX model \(.*\): check the file"):
-            resolve(path, SHAPE, NAMES)
+            load_model(path, SHAPE, NAMES)
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(ValueError, match=r"needs onnxruntime .*: pip install 'leastwise\[onnx\]'"):
-        resolve(path, SHAPE, NAMES)
+        load_model(path, SHAPE, NAMES)
 
 
 def test_the_digest_of_an_onnx_file_covers_the_weights_beside_it(tmp_path: Path) -> None:
     path = onnx_linear(tmp_path / "m.onnx", external=True)
     assert (tmp_path / "w.data").stat().st_size > WEIGHT.numel() * 4
-    digest = resolve(path, SHAPE, NAMES).digest()
+    digest = load_model(path, SHAPE, NAMES).digest()
     (tmp_path / "unrelated.txt").write_text("x")
-    assert resolve(path, SHAPE, NAMES).digest() == digest
+    assert load_model(path, SHAPE, NAMES).digest() == digest
     weights = bytearray((tmp_path / "w.data").read_bytes())
     weights[2] ^= 1
     (tmp_path / "w.data").write_bytes(weights)
-    assert resolve(path, SHAPE, NAMES).digest() != digest
+    assert load_model(path, SHAPE, NAMES).digest() != digest

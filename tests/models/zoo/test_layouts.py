@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from leastwise.models.zoo.registry import ARCHITECTURES, architecture, build, renamed_state
+from leastwise.models.zoo.registry import ARCHITECTURES, build, find_architecture, rename_state
 
 K = 7
 
@@ -156,7 +156,7 @@ def settled(net: nn.Module) -> nn.Module:
 def test_logits_are_those_of_other_implementations(name: str) -> None:
     side, expected = OTHERS[name]
     with torch.device("meta"):
-        net = architecture(name).make((3, side, side), K)
+        net = find_architecture(name).make((3, side, side), K)
     net = settled(net.double().to_empty(device="cpu"))
     pixels = (spread(0, 3 * side * side) + 0.5).view(1, 3, side, side)
     with torch.no_grad():
@@ -174,13 +174,13 @@ def test_auxiliary_classifiers_are_there_for_the_files_and_change_nothing() -> N
             value += 1
         assert torch.equal(net(x), before)
     for name, prefixes in {"googlenet-imagenet": ("aux1.", "aux2."), "inception-v3": ("AuxLogits.",)}.items():
-        assert architecture(name).optional == prefixes
+        assert find_architecture(name).optional == prefixes
 
 
 def test_names_of_older_and_other_files_are_understood() -> None:
     with torch.device("meta"):
-        dense = architecture("densenet121-imagenet").make((3, 64, 64), K).state_dict()
-        wide = architecture("wrn-10-1").make((3, 32, 32), K).state_dict()
+        dense = find_architecture("densenet121-imagenet").make((3, 64, 64), K).state_dict()
+        wide = find_architecture("wrn-10-1").make((3, 32, 32), K).state_dict()
     old = {
         name.replace("norm1.", "norm.1.")
         .replace("norm2.", "norm.2.")
@@ -189,10 +189,12 @@ def test_names_of_older_and_other_files_are_understood() -> None:
         for name, value in dense.items()
     }
     assert "features.denseblock1.denselayer1.norm.1.weight" in old
-    assert renamed_state(architecture("densenet121-imagenet"), old).keys() == dense.keys()
+    assert rename_state(find_architecture("densenet121-imagenet"), old).keys() == dense.keys()
     twice = {f"sub_{name}": value for name, value in wide.items() if name.startswith("block1.")}
-    assert renamed_state(architecture("wrn-10-1"), {**wide, **twice}).keys() == wide.keys()
-    assert renamed_state(architecture("wrn-10-1"), {f"x.{name}": v for name, v in twice.items()}).keys() != wide.keys()
+    assert rename_state(find_architecture("wrn-10-1"), {**wide, **twice}).keys() == wide.keys()
+    assert (
+        rename_state(find_architecture("wrn-10-1"), {f"x.{name}": v for name, v in twice.items()}).keys() != wide.keys()
+    )
 
 
 def accuracy(net: nn.Module, images: np.ndarray, labels: np.ndarray, mean: Tensor, std: Tensor) -> float:
@@ -205,7 +207,7 @@ def accuracy(net: nn.Module, images: np.ndarray, labels: np.ndarray, mean: Tenso
 def test_a_public_resnet20_with_projections_loads_and_is_as_accurate_as_known(test_data: Path) -> None:
     """69.2 % of the first thousand test images of CIFAR-100, measured with the code it comes from."""
     state = torch.load(test_data / "nets" / "chenyaofo_cifar100_resnet20.pth", map_location="cpu", weights_only=True)
-    net = architecture("resnet20-b").make((3, 32, 32), 100)
+    net = find_architecture("resnet20-b").make((3, 32, 32), 100)
     net.load_state_dict(state)
     with np.load(test_data / "cifar100_test.npz") as data:
         images, labels = data["images"][:1000], data["fine_labels"][:1000]
@@ -218,7 +220,7 @@ def test_a_public_resnet20_without_projections_loads_and_is_as_accurate_as_known
     """91.7 % of all test images of CIFAR-10; the first thousand must lie within two standard errors of that."""
     path = test_data / "nets" / "akamaster_cifar10_resnet20.th"
     state = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
-    net = architecture("resnet20").make((3, 32, 32), 10)
+    net = find_architecture("resnet20").make((3, 32, 32), 10)
     misses = net.load_state_dict({name.removeprefix("module."): v for name, v in state.items()}, strict=False)
     assert not misses.unexpected_keys
     assert all(name.endswith("num_batches_tracked") for name in misses.missing_keys)  # the file is from before 0.4.1

@@ -18,7 +18,7 @@ from leastwise.models.zoo.layers import (
     with_bin,
     with_head,
 )
-from leastwise.models.zoo.registry import architecture, build
+from leastwise.models.zoo.registry import build, find_architecture
 from tests.conftest import SHAPE, B, K
 
 D = 9
@@ -124,20 +124,20 @@ def test_a_head_goes_on_a_copy() -> None:
 @pytest.mark.parametrize("name", ["resnet20", "wrn-10-1", "vgg16-bn", "googlenet-imagenet", "vit-small", "lenet5"])
 def test_heads_find_the_last_layer_of_every_family(name: str) -> None:
     with torch.device("meta"):
-        plain, shape = architecture(name), (3, 32, 32)
+        plain, shape = find_architecture(name), (3, 32, 32)
         for part, kind in (("cosine", CosineHead), ("2d", BottleneckHead)):
-            net = architecture(f"{name}+{part}").make(shape, K)
+            net = find_architecture(f"{name}+{part}").make(shape, K)
             *_, last = (m for m in net.modules() if isinstance(m, CosineHead | BottleneckHead))
             assert isinstance(last, kind)
             assert received(net, torch.empty(2, *shape)).shape == (2, 2 if part == "2d" else last.in_features)
         path = last_layer(plain.make(shape, K))[0]
-        assert f"{path}.weight" in architecture(f"{name}+cosine").make(shape, K).state_dict()
+        assert f"{path}.weight" in find_architecture(f"{name}+cosine").make(shape, K).state_dict()
 
 
 def test_parts_combine_and_say_so() -> None:
-    found = architecture("resnet20+bin+cosine")
+    found = find_architecture("resnet20+bin+cosine")
     assert found.about.endswith(", with batch-instance normalisation and a cosine head") and found.params is None
-    assert architecture("wrn-10-1+bin").ignored == ("sub_block1.",)
+    assert find_architecture("wrn-10-1+bin").ignored == ("sub_block1.",)
     model = build("resnet20+bin+cosine", (3, 12, 12), K, seed=2).eval()
     assert len(gate_parameters(model.net)) == 19 and isinstance(last_layer(model.net)[1], CosineHead)
     z = model(torch.rand(3, 3, 12, 12, generator=torch.Generator().manual_seed(0)))

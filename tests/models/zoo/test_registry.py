@@ -10,7 +10,7 @@ from _pytest.mark import ParameterSet
 from torch import fx, nn
 
 from leastwise.models.zoo.lenet import lenet5
-from leastwise.models.zoo.registry import ARCHITECTURES, Architecture, architecture, build
+from leastwise.models.zoo.registry import ARCHITECTURES, Architecture, build, find_architecture
 from leastwise.models.zoo.vit import vit
 
 PUBLISHED = [name for name, entry in ARCHITECTURES.items() if entry.params is not None]
@@ -79,10 +79,10 @@ def test_numbers_of_parameters_that_are_published_for_other_sizes_or_counted_by_
         assert parameters(lenet5((3, 32, 32), 10)) == 62_006  # of the LeNet in the PyTorch tutorial on CIFAR-10
         convolutions = (9 * 1 + 1) * 32 + (9 * 32 + 1) * 32 + (9 * 32 + 1) * 64 + (9 * 64 + 1) * 64
         linear = (64 * 4 * 4 + 1) * 200 + (200 + 1) * 200 + (200 + 1) * 10
-        assert parameters(architecture("small-cnn").make((1, 28, 28), 10)) == convolutions + linear
+        assert parameters(find_architecture("small-cnn").make((1, 28, 28), 10)) == convolutions + linear
         # Projections add two 1x1 convolutions with BatchNorm to the shortcuts without parameters.
         more = 16 * 32 + 2 * 32 + 32 * 64 + 2 * 64
-        assert parameters(architecture("resnet44-b").make((3, 32, 32), 10)) == 658_586 + more
+        assert parameters(find_architecture("resnet44-b").make((3, 32, 32), 10)) == 658_586 + more
 
 
 @pytest.mark.parametrize("name", shorter_first(name for name in ARCHITECTURES if name not in LARGE))
@@ -134,39 +134,41 @@ LEAST = {
 def test_images_that_would_shrink_to_nothing_are_refused(name: str) -> None:
     side = LEAST[name]
     with torch.device("meta"):
-        assert architecture(name).make((3, side, side), K)(torch.empty(2, 3, side, side)).shape == (2, K)
+        assert find_architecture(name).make((3, side, side), K)(torch.empty(2, 3, side, side)).shape == (2, K)
         with pytest.raises(ValueError, match=rf"needs images of at least {side} x {side} pixels, but saw {side} x "):
-            architecture(name).make((3, side, side - 1), K)
+            find_architecture(name).make((3, side, side - 1), K)
 
 
 def test_a_transformer_needs_whole_patches() -> None:
     with pytest.raises(ValueError, match="into patches of 4 x 4 pixels, but saw 30 x 32: pad or resize"):
-        architecture("vit-small").make((3, 30, 32), K)
+        find_architecture("vit-small").make((3, 30, 32), K)
 
 
 def test_any_wide_resnet_can_be_named() -> None:
     with torch.device("meta"):
-        assert parameters(architecture("wrn-40-2").make((3, 32, 32), 10)) == 2_243_546  # 2.2 M in the paper's table
-    assert architecture("wrn-40-2").about == "wide ResNet of depth 40 and width 2"
-    assert architecture("wrn-40-2").ignored == ("sub_block1.",)
+        assert (
+            parameters(find_architecture("wrn-40-2").make((3, 32, 32), 10)) == 2_243_546
+        )  # 2.2 M in the paper's table
+    assert find_architecture("wrn-40-2").about == "wide ResNet of depth 40 and width 2"
+    assert find_architecture("wrn-40-2").ignored == ("sub_block1.",)
     with pytest.raises(ValueError, match=r"wrn-32-10 cannot be built.*choose wrn-28-10 or wrn-34-10"):
-        architecture("wrn-32-10")  # in Tian et al.; the code it cites builds 34
+        find_architecture("wrn-32-10")  # in Tian et al.; the code it cites builds 34
     with pytest.raises(ValueError, match=r"wrn-4-1 cannot be built.*choose wrn-10-1 or wrn-16-1"):
-        architecture("wrn-4-1")
+        find_architecture("wrn-4-1")
     with pytest.raises(ValueError, match=r"wrn-28-0 cannot be built"):
-        architecture("wrn-28-0")
+        find_architecture("wrn-28-0")
 
 
 def test_unknown_names_get_the_nearest_one() -> None:
     with pytest.raises(ValueError, match=r"no architecture 'resnet1': did you mean .*`leastwise list models`"):
-        architecture("resnet1")
+        find_architecture("resnet1")
     with pytest.raises(ValueError, match="no architecture 'PreAct-ResNet18': did you mean preact-resnet18"):
-        architecture("PreAct-ResNet18")
+        find_architecture("PreAct-ResNet18")
     with pytest.raises(ValueError, match=r"unknown part 'cos': choose bin or cosine or 2d"):
-        architecture("resnet18+cos")
+        find_architecture("resnet18+cos")
     for twice in ("resnet18+cosine+2d", "resnet18+bin+bin"):
         with pytest.raises(ValueError, match="each part once and at most one head"):
-            architecture(twice)
+            find_architecture(twice)
 
 
 def test_every_entry_says_what_it_is() -> None:

@@ -28,7 +28,7 @@ from leastwise.data.dataset import Dataset
 from leastwise.jobs.errands import Brought, do_apart
 from leastwise.jobs.executor import Piece, Work
 from leastwise.models.classifier import inference
-from leastwise.models.fast.prepare import in_form
+from leastwise.models.fast.prepare import put_in_form
 
 MOST_SENT = 1 << 30  # bytes of pixels; larger sets are read by every worker from storage that they share
 USER = "leastwise_user_"  # modules that were loaded from a file the user named
@@ -140,7 +140,7 @@ def unpacked(content: bytes) -> Work:
             )
     first = data.batch(np.arange(min(len(data), auditor.batch_size))).x.to(auditor.device)
     with inference(auditor.model):
-        prepared = in_form(auditor.model, held["form"], first)
+        prepared = put_in_form(auditor.model, held["form"], first)
     return Work(auditor, data, prepared.form, prepared.model, Path())
 
 

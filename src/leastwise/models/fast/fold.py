@@ -21,9 +21,9 @@ from torch.nn import functional as F
 
 from leastwise.core.types import Images
 
-Maps = Float[Tensor, "b c ..."]
+AnyMaps = Float[Tensor, "b c ..."]
 
-Layer = nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.Linear
+FoldableLayer = nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.Linear
 LAYERS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
@@ -41,13 +41,13 @@ class ScaleShift(nn.Module):
         self.register_buffer("scale", scale.to(norm.running_mean.dtype))
         self.register_buffer("shift", shift.to(norm.running_mean.dtype))
 
-    def forward(self, input: Maps) -> Maps:  # called as BatchNorm calls it: someone may name it
+    def forward(self, input: AnyMaps) -> AnyMaps:  # called as BatchNorm calls it: someone may name it
         channels = (1, -1, *(1,) * (input.dim() - 2))
         return torch.addcmul(self.shift.view(channels), input, self.scale.view(channels))
 
 
 @dataclass(frozen=True, eq=False)
-class Copy:
+class NetworkCopy:
     """A network that computes the same as its source, and how to renew its weights after the source was trained."""
 
     net: nn.Module
@@ -60,13 +60,13 @@ class Copy:
         """Copy the source's present parameters and buffers, folding them again; no new tensors in the copy."""
         if self.net is self.source:
             return
-        held = tensors(self.net)
+        held = named_tensors(self.net)
         inside = {f"{layer}.{part}" for layer, _ in self.folds for part in ("weight", "bias")}
-        for name, value in tensors(self.source).items():
+        for name, value in named_tensors(self.source).items():
             if name in held and name not in inside:
                 held[name].copy_(value)
         for layer, norm in self.folds:
-            weight, bias = folded(self.source.get_submodule(layer), self.source.get_submodule(norm))
+            weight, bias = fold_weights(self.source.get_submodule(layer), self.source.get_submodule(norm))
             held[f"{layer}.weight"].copy_(weight)
             held[f"{layer}.bias"].copy_(bias)
         for norm in self.alone:
@@ -75,22 +75,22 @@ class Copy:
             held[f"{norm}.shift"].copy_(shift)
 
 
-def tensors(net: nn.Module) -> dict[str, Tensor]:
+def named_tensors(net: nn.Module) -> dict[str, Tensor]:
     """By name, those that a state dict leaves out included."""
     return dict([*net.named_parameters(remove_duplicate=False), *net.named_buffers(remove_duplicate=False)])
 
 
-def copied(net: nn.Module) -> Copy:
+def copy_frozen(net: nn.Module) -> NetworkCopy:
     """The network as it is, in evaluation mode with frozen parameters."""
-    return Copy(frozen(copy.deepcopy(net)), net, ())
+    return NetworkCopy(freeze(copy.deepcopy(net)), net, ())
 
 
-def fold(net: nn.Module, x: Images) -> Copy:
+def fold(net: nn.Module, x: Images) -> NetworkCopy:
     """The network with every BatchNorm folded that follows a convolution or linear layer and nothing else sees.
 
     The graph says which ones where torch.fx can trace the network; else the order in which `x` passes the layers.
     """
-    with shapes_unchecked():  # while tracing, values are symbols without a shape
+    with skip_shape_checks():  # while tracing, values are symbols without a shape
         try:
             return fold_graph(net, x)
         except Exception:  # tracing fails in as many ways as networks are written
@@ -107,41 +107,41 @@ class Tracer(fx.Tracer):
         return getattr(module, "is_head", False) or super().is_leaf_module(module, name)
 
 
-def fold_graph(net: nn.Module, x: Images) -> Copy:
-    twin = frozen(copy.deepcopy(net))
-    flat = {layer for layer, output in outputs(twin, x) if output.dim() == 2 or not isinstance(layer, nn.Linear)}
+def fold_graph(net: nn.Module, x: Images) -> NetworkCopy:
+    twin = freeze(copy.deepcopy(net))
+    flat = {layer for layer, output in record_outputs(twin, x) if output.dim() == 2 or not isinstance(layer, nn.Linear)}
     traced = fx.GraphModule(twin, Tracer().trace(twin))
     modules = dict(traced.named_modules())
     calls = Counter(str(node.target) for node in traced.graph.nodes if node.op == "call_module")
     folds = []
     for node in list(traced.graph.nodes):
-        if node.op != "call_module" or not foldable_norm(modules[str(node.target)]):
+        if node.op != "call_module" or not is_foldable_norm(modules[str(node.target)]):
             continue
         before = node.args[0] if node.args else node.kwargs.get("input")
         if not isinstance(before, fx.Node) or before.op != "call_module" or len(before.users) != 1:
             continue
         layer, norm = str(before.target), str(node.target)
-        if not foldable_layer(modules[layer]) or twin.get_submodule(layer) not in flat:
+        if not is_foldable_layer(modules[layer]) or twin.get_submodule(layer) not in flat:
             continue
         if calls[layer] != 1 or calls[norm] != 1:
             continue
-        put_inside(modules[layer], modules[norm])
+        fold_into(modules[layer], modules[norm])
         node.replace_all_uses_with(before)
         traced.graph.erase_node(node)
         folds.append((layer, norm))
     traced.delete_all_unused_submodules()
-    alone = set_alone(traced)
+    alone = replace_lone_norms(traced)
     rectify_in_place(traced)
     traced.graph.lint()
     traced.recompile()
-    return Copy(frozen(traced), net, tuple(folds), alone)
+    return NetworkCopy(freeze(traced), net, tuple(folds), alone)
 
 
-def outputs(net: nn.Module, x: Images) -> list[tuple[nn.Module, Tensor]]:
+def record_outputs(net: nn.Module, x: Images) -> list[tuple[nn.Module, Tensor]]:
     """What each layer returned, in the order of their calls, for one image."""
     seen: list[tuple[nn.Module, Tensor]] = []
     hooks = [
-        m.register_forward_hook(lambda m, _, out: seen.append((m, out))) for m in net.modules() if foldable_layer(m)
+        m.register_forward_hook(lambda m, _, out: seen.append((m, out))) for m in net.modules() if is_foldable_layer(m)
     ]
     try:
         with torch.no_grad():
@@ -171,12 +171,12 @@ def rectify_in_place(traced: fx.GraphModule) -> None:
             traced.graph.erase_node(node)
 
 
-def fold_by_order(net: nn.Module, x: Images) -> Copy:
+def fold_by_order(net: nn.Module, x: Images) -> NetworkCopy:
     """Pairs whose BatchNorm received the very tensor that the layer had just returned, each of them used once.
 
     That nothing else used the tensor cannot be seen here; whoever takes the copy has to compare it with the source.
     """
-    twin = frozen(copy.deepcopy(net))
+    twin = freeze(copy.deepcopy(net))
     names = {module: name for name, module in twin.named_modules()}
     made: dict[int, tuple[nn.Module, Tensor]] = {}  # the tensors are kept, or an address could be used again
     pairs: list[tuple[nn.Module, nn.Module]] = []
@@ -193,9 +193,9 @@ def fold_by_order(net: nn.Module, x: Images) -> Copy:
         if id(received) in made:
             pairs.append((made[id(received)][0], module))
 
-    layers = [module for module in twin.modules() if foldable_layer(module)]
+    layers = [module for module in twin.modules() if is_foldable_layer(module)]
     hooks = [layer.register_forward_hook(after_layer) for layer in layers]
-    hooks += [m.register_forward_pre_hook(before_norm, with_kwargs=True) for m in twin.modules() if foldable_norm(m)]
+    hooks += [m.register_forward_pre_hook(before_norm, with_kwargs=True) for m in twin.modules() if is_foldable_norm(m)]
     try:
         with torch.no_grad():
             twin(x[:1])
@@ -205,21 +205,21 @@ def fold_by_order(net: nn.Module, x: Images) -> Copy:
     folds = []
     for layer, norm in pairs:
         if used[layer] == 1 and used[norm] == 1:
-            put_inside(layer, norm)
+            fold_into(layer, norm)
             twin.set_submodule(names[norm], nn.Identity())
             folds.append((names[layer], names[norm]))
-    return Copy(frozen(twin), net, tuple(folds), set_alone(twin))
+    return NetworkCopy(freeze(twin), net, tuple(folds), replace_lone_norms(twin))
 
 
-def set_alone(net: nn.Module) -> tuple[str, ...]:
+def replace_lone_norms(net: nn.Module) -> tuple[str, ...]:
     """Turn the BatchNorms that are left into scales and shifts; their names."""
-    left = [(name, module) for name, module in net.named_modules() if foldable_norm(module)]
+    left = [(name, module) for name, module in net.named_modules() if is_foldable_norm(module)]
     for name, module in left:
         net.set_submodule(name, ScaleShift(module))
     return tuple(name for name, _ in left)
 
 
-def foldable_layer(module: nn.Module) -> bool:
+def is_foldable_layer(module: nn.Module) -> bool:
     """A plain layer that owns its weight; a parametrised one computes it anew in every pass."""
     return (
         type(module) in LAYERS
@@ -229,18 +229,18 @@ def foldable_layer(module: nn.Module) -> bool:
     )
 
 
-def foldable_norm(module: nn.Module) -> bool:
+def is_foldable_norm(module: nn.Module) -> bool:
     """A plain BatchNorm with running statistics; subclasses may compute something else."""
     return type(module) in NORMS and module.running_mean is not None
 
 
-def put_inside(layer: nn.Module, norm: nn.Module) -> None:
-    weight, bias = folded(layer, norm)
+def fold_into(layer: nn.Module, norm: nn.Module) -> None:
+    weight, bias = fold_weights(layer, norm)
     layer.weight, layer.bias = nn.Parameter(weight, requires_grad=False), nn.Parameter(bias, requires_grad=False)
 
 
 @torch.no_grad()
-def folded(layer: nn.Module, norm: nn.Module) -> tuple[Tensor, Tensor]:
+def fold_weights(layer: nn.Module, norm: nn.Module) -> tuple[Tensor, Tensor]:
     """Weight and bias of the one layer that does both; computed in float64, so that only the result is rounded."""
     assert isinstance(layer, LAYERS)
     scale, shift = scale_and_shift(norm)
@@ -262,12 +262,12 @@ def scale_and_shift(norm: nn.Module) -> tuple[Tensor, Tensor]:
     return scale, shift if norm.bias is None else shift + norm.bias.double()
 
 
-def frozen(net: nn.Module) -> nn.Module:
+def freeze(net: nn.Module) -> nn.Module:
     return net.eval().requires_grad_(False)
 
 
 @contextmanager
-def shapes_unchecked() -> Iterator[None]:
+def skip_shape_checks() -> Iterator[None]:
     before = shape_checks.jaxtyping_disable
     shape_checks.update("jaxtyping_disable", True)
     try:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from leastwise.core.losses import odds
 from leastwise.core.types import Images, Logits
 from leastwise.models.classifier import Classifier, inference
-from leastwise.models.fast.fold import Copy, copied, fold
+from leastwise.models.fast.fold import NetworkCopy, copy_frozen, fold
 
 LOGITS, GRADIENT, SIGNS = 1e-4, 1e-2, 0.999  # what float32 forms must agree to
 WORTH = 1.05  # a form that gains less may owe it to chance, and is not worth another rounding
@@ -52,7 +52,7 @@ FORMS = {
 CANDIDATES = (Form(channels_last=True), Form(folded=True), Form(folded=True, channels_last=True))
 
 
-class Difference(NamedTuple):
+class FormDifference(NamedTuple):
     """Between two forms on one batch: the largest logit error over the largest logit, the input gradient's relative
     L2 error, and the share of pixels whose gradient has the same sign."""
 
@@ -71,7 +71,7 @@ class Prepared:
 
     model: Classifier
     form: Form
-    copy: Copy
+    copy: NetworkCopy
     gain: float = 1.0  # step time of the original over that of this form, measured; 1 for the original
     seconds: tuple[tuple[Form, float], ...] = ()  # per step of the trial; only forms that agreed
     note: str = ""  # why it is not what was asked for
@@ -85,21 +85,21 @@ class Prepared:
         return f"{self.form}{gained}" + (f" ({self.note})" if self.note else "")
 
 
-def in_form(model: Classifier, form: Form, x: Images) -> Prepared:
+def put_in_form(model: Classifier, form: Form, x: Images) -> Prepared:
     """The classifier in one form, untimed and unchecked; `x` is a batch it may look at. The model is not changed.
 
     A network that cannot be copied (a foreign one may hold anything) is used itself in its original form.
     """
     with inference(model):
         if form.folded:
-            made = fold(model.net, model.normalised(x))
+            made = fold(model.net, model.normalise(x))
         else:
             try:
-                made = copied(model.net)
+                made = copy_frozen(model.net)
             except Exception:
                 if form != ORIGINAL:
                     raise
-                return Prepared(model, ORIGINAL, Copy(model.net, model.net, ()))
+                return Prepared(model, ORIGINAL, NetworkCopy(model.net, model.net, ()))
     net = made.net
     if form.channels_last:
         net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -117,29 +117,29 @@ def prepare(
     `compiled` adds compiled forms, where a compiler is installed; compiling takes longer than `seconds`.
     """
     with inference(model):  # a network that cannot be copied is used itself
-        return chosen(model, x, form, seconds, compiled)
+        return choose_form(model, x, form, seconds, compiled)
 
 
-def chosen(model: Classifier, x: Images, form: Form | None, seconds: float, compiled: bool) -> Prepared:
-    original = in_form(model, ORIGINAL, x)
+def choose_form(model: Classifier, x: Images, form: Form | None, seconds: float, compiled: bool) -> Prepared:
+    original = put_in_form(model, ORIGINAL, x)
     wanted: tuple[Form, ...] = CANDIDATES if form is None else (form,)
     if form is None and compiled and (shutil.which("c++") or x.device.type != "cpu"):
         wanted = (*CANDIDATES, Form(folded=True, compiled=True), Form(folded=True, channels_last=True, compiled=True))
-    few = partial(step, original.model, x[:FEWEST])
-    (_, once) = in_turns([few], 2)[0]
+    few = partial(attack_step, original.model, x[:FEWEST])
+    (_, once) = time_in_turns([few], 2)[0]
     batch = x[: max(FEWEST, int(FEWEST * seconds / (once * STEPS)))]
-    given = step(original.model, batch)
+    given = attack_step(original.model, batch)
     agreed = [original]
     for candidate in wanted:
-        one = attempt(model, candidate, batch)
-        if one is not None and compared(given, step(one.model, batch)).acceptable:
+        one = try_form(model, candidate, batch)
+        if one is not None and compare_steps(given, attack_step(one.model, batch)).acceptable:
             agreed.append(one)
     if form is not None:
         return agreed[-1] if len(agreed) > 1 else replace(original, note=f"it cannot be had with {form}")
-    works = [partial(step, one.model, batch) for one in agreed]
-    first = in_turns(works, ROUNDS, seconds / 2)
+    works = [partial(attack_step, one.model, batch) for one in agreed]
+    first = time_in_turns(works, ROUNDS, seconds / 2)
     best = max(range(len(works)), key=lambda i: statistics.median(ratios(first[0], first[i])))
-    final = in_turns([works[0], works[best]], ROUNDS, seconds / 3)
+    final = time_in_turns([works[0], works[best]], ROUNDS, seconds / 3)
     gain = statistics.median(ratios(*final)) if best else 1.0
     measured = tuple((one.form, statistics.median(times)) for one, times in zip(agreed, first, strict=True))
     if gain < WORTH:
@@ -147,17 +147,17 @@ def chosen(model: Classifier, x: Images, form: Form | None, seconds: float, comp
     return replace(agreed[best], gain=gain, seconds=measured)
 
 
-def attempt(model: Classifier, form: Form, x: Images) -> Prepared | None:
+def try_form(model: Classifier, form: Form, x: Images) -> Prepared | None:
     """None if the network cannot be had in this form, or if there is nothing to fold."""
     try:
-        one = in_form(model, form, x)
-        step(one.model, x[:2])
+        one = put_in_form(model, form, x)
+        attack_step(one.model, x[:2])
     except Exception:  # foreign networks and compilers fail in any way; the original remains
         return None
     return None if form.folded and not (one.copy.folds or one.copy.alone) else one
 
 
-def step(model: nn.Module, x: Images) -> tuple[Logits, Images]:
+def attack_step(model: nn.Module, x: Images) -> tuple[Logits, Images]:
     """What an attack does once: logits, and the gradient of the log-odds of the first class against the rest."""
     at = x.detach().clone().requires_grad_()
     with torch.enable_grad():
@@ -166,25 +166,25 @@ def step(model: nn.Module, x: Images) -> tuple[Logits, Images]:
     return z.detach(), gradient
 
 
-def difference(model: nn.Module, other: nn.Module, x: Images) -> Difference:
-    return compared(step(model, x), step(other, x))
+def measure_difference(model: nn.Module, other: nn.Module, x: Images) -> FormDifference:
+    return compare_steps(attack_step(model, x), attack_step(other, x))
 
 
-def compared(given: tuple[Logits, Images], other: tuple[Logits, Images]) -> Difference:
+def compare_steps(given: tuple[Logits, Images], other: tuple[Logits, Images]) -> FormDifference:
     (z, g), (z2, g2) = given, other
-    return Difference(
-        share((z - z2).abs().max(), z.abs().max()),
-        share((g - g2).norm(), g.norm()),
+    return FormDifference(
+        relative_error((z - z2).abs().max(), z.abs().max()),
+        relative_error((g - g2).norm(), g.norm()),
         float((g.sign() == g2.sign()).double().mean()),
     )
 
 
-def share(error: Tensor, size: Tensor) -> float:
+def relative_error(error: Tensor, size: Tensor) -> float:
     """0 where both are: a network may be constant."""
     return 0.0 if float(error) == 0 else float(error / size)  # NaN stays NaN, which nothing accepts
 
 
-def in_turns(works: Sequence[Callable[[], object]], rounds: int, seconds: float = 0) -> list[list[float]]:
+def time_in_turns(works: Sequence[Callable[[], object]], rounds: int, seconds: float = 0) -> list[list[float]]:
     """The times of each piece of work; they take turns, so that a busy moment hits all of them. More rounds than
     asked for while there is time."""
     spent: list[list[float]] = [[] for _ in works]

@@ -19,9 +19,17 @@ from torch import Tensor, nn
 from leastwise.core.files import write_atomic
 from leastwise.core.types import Shape
 from leastwise.models.classifier import Classifier, TrainedOn
-from leastwise.models.load.state_dict import State, View, best_view, fitting, normaliser_in, views, wraps
-from leastwise.models.optional import check_outputs, shown
-from leastwise.models.zoo.registry import architecture
+from leastwise.models.foreign import check_outputs, format_numbers
+from leastwise.models.load.state_dict import (
+    StateDict,
+    StateView,
+    best_view,
+    find_fitting,
+    find_normalisation,
+    is_wrapper,
+    list_views,
+)
+from leastwise.models.zoo.registry import find_architecture
 
 FORMAT = 1
 OURS = "leastwise"  # the entry of a file's metadata that says what it is
@@ -79,7 +87,7 @@ def read_torch(path: Path) -> dict[Any, Any]:
     check_file(path)
     try:
         if path.suffix == ".safetensors":
-            return with_facts(path.read_bytes())
+            return read_safetensors(path.read_bytes())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns about old file layouts; they load all the same
             content = torch.load(path, map_location="cpu", weights_only=True)
@@ -99,7 +107,7 @@ def read_torch(path: Path) -> dict[Any, Any]:
     return content
 
 
-def with_facts(content: bytes) -> dict[Any, Any]:
+def read_safetensors(content: bytes) -> dict[Any, Any]:
     """The tensors of a safetensors file, and beside them what we wrote into its metadata, if it is ours."""
     tensors = load_safetensors(content)
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
@@ -148,17 +156,19 @@ def load_checkpoint(
     if shape is None or k is None:
         raise ValueError(f"{path} does not say which images and classes it is for: give their shape and number")
     if arch is None:
-        raise ValueError(f"{path} does not say which network its weights belong to: {advice(views(state), shape, k)}")
-    net, view = restored(path, state, arch, shape, k)
-    mean, std, about_wrapper = wrapper_facts(path, view, shape[0], mean, std)
-    beware = architecture(arch).beware
+        raise ValueError(
+            f"{path} does not say which network its weights belong to: {advise_arch(list_views(state), shape, k)}"
+        )
+    net, view = restore_network(path, state, arch, shape, k)
+    mean, std, about_wrapper = read_wrapper(path, view, shape[0], mean, std)
+    beware = find_architecture(arch).beware
     known = trained_on is not None or not beware  # our own files say themselves what they are
     model = Classifier(net, k, mean, std, arch, (*own_notes, *notes, *about_wrapper, *(() if known else (beware,))))
     model.trained_on = trained_on
     return model
 
 
-def own_classes(path: Path) -> tuple[str, ...]:
+def read_own_classes(path: Path) -> tuple[str, ...]:
     """The classes that a checkpoint of ours was trained on; none for any other file."""
     try:
         content = read_torch(path)
@@ -180,26 +190,26 @@ def check_own(content: dict[Any, Any], path: Path) -> None:
         raise ValueError(f"{path} is not a whole checkpoint ({', '.join(wrong or ['shape'])} is wrong): train it again")
 
 
-def restored(path: Path, state: State, arch: str, shape: Shape, k: int) -> tuple[nn.Module, View]:
+def restore_network(path: Path, state: StateDict, arch: str, shape: Shape, k: int) -> tuple[nn.Module, StateView]:
     """The network with the weights in it, and how their names were read."""
-    made = architecture(arch)
+    made = find_architecture(arch)
     with torch.random.fork_rng(devices=[]):  # no global generator moves
         torch.manual_seed(0)  # layers that are never used may keep these weights, and the digest covers them
         net = made.make(shape, k)
     wanted = {name: value.shape for name, value in net.state_dict().items()}
-    found = views(state)
+    found = list_views(state)
     view, misses = best_view(found, made, wanted, k)
     if misses.outputs is not None:
         check_outputs(path, misses.outputs, k)
     if misses.size:
-        raise ValueError(f"the weights in {path} do not fit {arch} ({misses}): {advice(found, shape, k)}")
+        raise ValueError(f"the weights in {path} do not fit {arch} ({misses}): {advise_arch(found, shape, k)}")
     net.load_state_dict({name: value for name, value in view.state.items() if name in wanted}, strict=False)
     return net, view
 
 
-def advice(found: Sequence[View], shape: Shape, k: int) -> str:
+def advise_arch(found: Sequence[StateView], shape: Shape, k: int) -> str:
     """Which --arch would do."""
-    exact, other = fitting(found, shape, k)
+    exact, other = find_fitting(found, shape, k)
     if exact:
         return f"they fit {' and '.join(exact)}: use --arch {' or '.join(exact)}"
     if other:
@@ -208,16 +218,18 @@ def advice(found: Sequence[View], shape: Shape, k: int) -> str:
     return "choose an --arch that fits (`leastwise list models` shows them), or give path/file.py:function"
 
 
-def wrapper_facts(
-    path: Path, view: View, channels: int, mean: Sequence[float], std: Sequence[float]
+def read_wrapper(
+    path: Path, view: StateView, channels: int, mean: Sequence[float], std: Sequence[float]
 ) -> tuple[Sequence[float], Sequence[float], tuple[str, ...]]:
     """The normalisation to use, and what to tell the user about the wrapper that the network was saved in."""
     notes = []
-    found = normaliser_in(view.outside, channels)
+    found = find_normalisation(view.outside, channels)
     if not mean and not std and found is not None:
         mean, std = found.mean, found.std
-        notes.append(f"mean {shown(mean)} and std {shown(std)} were saved beside the network in {path}")
-    elif not mean and not std and wraps(view.prefix):
+        notes.append(
+            f"mean {format_numbers(mean)} and std {format_numbers(std)} were saved beside the network in {path}"
+        )
+    elif not mean and not std and is_wrapper(view.prefix):
         notes.append(
             f"names in {path} begin with {view.prefix!r}: if that wrapper normalised the images, give --mean and --std"
         )
@@ -228,9 +240,9 @@ def wrapper_facts(
     return mean, std, tuple(notes)
 
 
-def find_state(content: dict[Any, Any], path: Path) -> tuple[State, tuple[str, ...]]:
+def find_state(content: dict[Any, Any], path: Path) -> tuple[StateDict, tuple[str, ...]]:
     """The state dict itself, or the only one among the entries, or the one that is named like a network's."""
-    found = dict(states(content))
+    found = dict(find_states(content))
     usual = [name for name in NETWORKS if name in found]
     if len(found) == 1:
         return next(iter(found.values())), ()
@@ -238,22 +250,22 @@ def find_state(content: dict[Any, Any], path: Path) -> tuple[State, tuple[str, .
         others = ", ".join(name for name in found if name != usual[0])
         return found[usual[0]], (f"{path} holds several sets of weights: {usual[0]} is used, not {others}",)
     raise ValueError(
-        f"{path} holds {len(found)} state dicts among {some(content)}: "
+        f"{path} holds {len(found)} state dicts among {name_some(content)}: "
         "save the network's alone with torch.save(model.state_dict(), path)"
     )
 
 
-def some(content: dict[Any, Any]) -> str:
+def name_some(content: dict[Any, Any]) -> str:
     return ", ".join(map(str, list(content)[:3])) + (" …" if len(content) > 3 else "") or "nothing"
 
 
-def states(value: object, name: str = "", nesting: int = NESTING) -> Iterator[tuple[str, State]]:
+def find_states(value: object, name: str = "", nesting: int = NESTING) -> Iterator[tuple[str, StateDict]]:
     """Every state dict inside, with the names of the entries that lead to it."""
     if looks_like_state(value):
         yield name, {key: entry for key, entry in value.items() if isinstance(entry, Tensor)}
     elif isinstance(value, dict | list | tuple) and nesting:
         for key, entry in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from states(entry, f"{name}.{key}" if name else str(key), nesting - 1)
+            yield from find_states(entry, f"{name}.{key}" if name else str(key), nesting - 1)
 
 
 def looks_like_state(value: object) -> TypeGuard[dict[str, Any]]:

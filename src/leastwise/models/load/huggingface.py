@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from leastwise.core.text import error_with_type
 from leastwise.core.types import Images, Shape
+from leastwise.models.foreign import ForeignNetwork, check_outputs, format_numbers, import_optional, silence_libraries
 from leastwise.models.load.checkpoint import read_torch
-from leastwise.models.optional import Loaded, check_outputs, optional, quietly, shown
 
 CONFIG = "config.json"
 # Where the folder was and who wrote it: not part of what the network computes.
@@ -37,35 +37,35 @@ class HuggingFace(nn.Module):
         return self.net(x).logits
 
 
-def load_huggingface(folder: Path, shape: Shape, names: Sequence[str], normalised: bool, trust: bool) -> Loaded:
+def load_huggingface(folder: Path, shape: Shape, names: Sequence[str], normalised: bool, trust: bool) -> ForeignNetwork:
     """The classifier in `folder`; `normalised` says that the user states mean and std, so the folder's are not used."""
     config = read_json(folder / CONFIG)
     if config.get("auto_map") and not trust:
         raise ValueError(f"{folder} brings its own code (auto_map in {CONFIG}): add --trust if you trust it")
-    net, unused = pretrained(folder, trust)
+    net, unused = load_pretrained(folder, trust)
     check_outputs(folder, net.config.num_labels, len(names))
-    processor = processing(folder)
-    mean, std = ((), ()) if normalised else normalisation(processor, shape[0])
+    processor = read_processing(folder)
+    mean, std = ((), ()) if normalised else read_normalisation(processor, shape[0])
     notes = []
     if mean:
-        notes.append(f"mean {shown(mean)} and std {shown(std)} are those of {folder}'s preprocessor")
+        notes.append(f"mean {format_numbers(mean)} and std {format_numbers(std)} are those of {folder}'s preprocessor")
     elif not normalised:
         notes.append(f"{folder} states no normalisation: if it was trained with one, give --mean and --std")
-    resized = sizes_of(processor)
+    resized = read_sizes(processor)
     if resized and any(size not in shape[1:] for size in resized):
         notes.append(
             f"{folder}'s preprocessor resizes images to {' × '.join(map(str, resized))}; "
             f"the data's {shape[1]} × {shape[2]} are used as they are"
         )
     if unused:
-        notes.append(f"{len(unused)} weights in {folder} are not used: {some(unused)}")
-    notes += label_notes(folder, net.config.id2label, names)
-    return Loaded(HuggingFace(net), mean, std, tuple(notes))
+        notes.append(f"{len(unused)} weights in {folder} are not used: {name_some(unused)}")
+    notes += compare_labels(folder, net.config.id2label, names)
+    return ForeignNetwork(HuggingFace(net), mean, std, tuple(notes))
 
 
-def pretrained(folder: Path, trust: bool) -> tuple[Any, list[str]]:
+def load_pretrained(folder: Path, trust: bool) -> tuple[Any, list[str]]:
     """The model with all its weights, and the names of weights that it has no use for."""
-    transformers = optional("transformers", "hf", f"the Hugging Face model in {folder}")
+    transformers = import_optional("transformers", "hf", f"the Hugging Face model in {folder}")
     safe = any(folder.glob("model*.safetensors"))
     for path in () if safe else sorted(folder.glob("pytorch_model*.bin")):
         read_torch(path)  # refuses what would need code to load
@@ -73,7 +73,7 @@ def pretrained(folder: Path, trust: bool) -> tuple[Any, list[str]]:
     shows_progress = bar.is_progress_bar_enabled()
     bar.disable_progress_bar()
     try:
-        with quietly():
+        with silence_libraries():
             net, report = transformers.AutoModelForImageClassification.from_pretrained(
                 str(folder),
                 local_files_only=True,
@@ -96,13 +96,13 @@ def pretrained(folder: Path, trust: bool) -> tuple[Any, list[str]]:
     absent = sorted({*report["missing_keys"], *reshaped})
     if absent:
         raise ValueError(
-            f"{folder} has no weights that fit {some(absent)}, which would be random: "
+            f"{folder} has no weights that fit {name_some(absent)}, which would be random: "
             "it is not a finished classifier, fine-tune it first"
         )
     return net, sorted(report["unexpected_keys"])
 
 
-def some(names: Sequence[str], most: int = 3) -> str:
+def name_some(names: Sequence[str], most: int = 3) -> str:
     return ", ".join(names[:most]) + (" …" if len(names) > most else "")
 
 
@@ -116,7 +116,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def processing(folder: Path) -> dict[str, Any]:
+def read_processing(folder: Path) -> dict[str, Any]:
     """How the images were prepared, if the folder says; newer versions put it into a file of another name."""
     if (folder / "preprocessor_config.json").is_file():
         return read_json(folder / "preprocessor_config.json")
@@ -125,7 +125,7 @@ def processing(folder: Path) -> dict[str, Any]:
     return {}
 
 
-def normalisation(processor: dict[str, Any], channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def read_normalisation(processor: dict[str, Any], channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and std for pixels in [0, 1], one per channel; empty if the network takes the pixels as they are.
 
     The processor maps a byte p to (p·scale - offset - mean) / std; with x = p / 255 that is
@@ -143,7 +143,7 @@ def normalisation(processor: dict[str, Any], channels: int) -> tuple[tuple[float
     return ((), ()) if unchanged else (tuple(means), tuple(stds))
 
 
-def sizes_of(processor: dict[str, Any]) -> tuple[int, ...]:
+def read_sizes(processor: dict[str, Any]) -> tuple[int, ...]:
     """Height and width, or the shortest edge, that images are resized to; empty if they are not or it is not said."""
     size = processor.get("size") if processor.get("do_resize", True) else None
     if isinstance(size, dict):
@@ -151,11 +151,12 @@ def sizes_of(processor: dict[str, Any]) -> tuple[int, ...]:
     return (size,) if isinstance(size, int) else ()
 
 
-def label_notes(folder: Path, labels: dict[int, str], names: Sequence[str]) -> list[str]:
+def compare_labels(folder: Path, labels: dict[int, str], names: Sequence[str]) -> list[str]:
     theirs = [str(labels[c]) for c in sorted(labels)]
     unnamed = theirs == [f"LABEL_{c}" for c in range(len(theirs))] or list(names) == list(map(str, range(len(names))))
     if unnamed or [t.lower() for t in theirs] == [n.lower() for n in names]:
         return []
     return [
-        f"{folder} calls its classes {some(theirs, 5)}, the data {some(names, 5)}: check that their order is the same"
+        f"{folder} calls its classes {name_some(theirs, 5)}, the data {name_some(names, 5)}: "
+        "check that their order is the same"
     ]

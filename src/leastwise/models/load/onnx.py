@@ -11,7 +11,7 @@ from leastwise.core.files import sha256
 from leastwise.core.text import error_with_type
 from leastwise.core.types import Images, Shape
 from leastwise.models.blackbox import QUERIES_ONLY, BlackBox
-from leastwise.models.optional import Loaded, check_images, check_outputs, optional
+from leastwise.models.foreign import ForeignNetwork, check_outputs, check_stated_input, import_optional
 
 NUMBERS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
 
@@ -39,8 +39,8 @@ class Session:
         return answer
 
 
-def load_onnx(path: Path, shape: Shape, k: int) -> Loaded:
-    runtime = optional("onnxruntime", "onnx", f"the ONNX file {path}")
+def load_onnx(path: Path, shape: Shape, k: int) -> ForeignNetwork:
+    runtime = import_optional("onnxruntime", "onnx", f"the ONNX file {path}")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 4  # what goes wrong is raised; the log would say it a second time
@@ -54,18 +54,18 @@ def load_onnx(path: Path, shape: Shape, k: int) -> Loaded:
     if len(inputs) != 1 or inputs[0].type not in NUMBERS:
         seen = ", ".join(f"{i.name} {i.type}" for i in inputs)
         raise ValueError(f"{path} must take one batch of float images, but takes {seen}: export it so")
-    check_images(path, inputs[0].shape, shape)
-    output = logits_among(path, session.get_outputs(), k)
+    check_stated_input(path, inputs[0].shape, shape)
+    output = find_logits(path, session.get_outputs(), k)
     first = inputs[0].shape[0]
     batch = first if isinstance(first, int) else None
     notes = [f"{path} is an ONNX file: {QUERIES_ONLY}"]
     if batch is not None:
         notes.append(f"{path} takes exactly {batch} image{'' if batch == 1 else 's'} at a time, which makes it slower")
     ask = Session(session, inputs[0].name, output, NUMBERS[inputs[0].type], batch)
-    return Loaded(BlackBox(ask, content_of(path)), notes=tuple(notes))
+    return ForeignNetwork(BlackBox(ask, hash_onnx(path)), notes=tuple(notes))
 
 
-def logits_among(path: Path, outputs: list[Any], k: int) -> str:
+def find_logits(path: Path, outputs: list[Any], k: int) -> str:
     """The output called logits, or the only one that can have one number per class."""
     tables = [o for o in outputs if len(o.shape) == 2]
     if len(tables) == 1 and isinstance(tables[0].shape[1], int):
@@ -79,7 +79,7 @@ def logits_among(path: Path, outputs: list[Any], k: int) -> str:
     return fitting[0]
 
 
-def content_of(path: Path) -> str:
+def hash_onnx(path: Path) -> str:
     """A hash of the file, and of the neighbours it names: large weights are kept beside it."""
     graph = path.read_bytes()
     neighbours = sorted(p for p in path.parent.iterdir() if p.is_file() and p != path and p.name.encode() in graph)

@@ -13,9 +13,9 @@ from torch import Size, Tensor
 from torch.overrides import TorchFunctionMode
 
 from leastwise.core.types import Shape
-from leastwise.models.zoo.registry import ARCHITECTURES, Architecture, architecture, renamed_state
+from leastwise.models.zoo.registry import ARCHITECTURES, Architecture, find_architecture, rename_state
 
-State = dict[str, Tensor]
+StateDict = dict[str, Tensor]
 Sizes = Mapping[str, Size]
 
 WRAPPED = ("model", "net", "module", "network", "backbone", "1")  # where wrappers with other entries keep the network
@@ -25,12 +25,12 @@ DEPTH = 5  # wrappers around wrappers
 NORMALISERS = (("new_mean", "new_std"), ("mean", "std"), ("mu", "sigma"))
 
 
-class View(NamedTuple):
+class StateView(NamedTuple):
     """One way to read a state dict: names without `prefix`, and the entries that stand outside it."""
 
-    state: State
+    state: StateDict
     prefix: str
-    outside: State
+    outside: StateDict
 
 
 class Misfit(NamedTuple):
@@ -57,48 +57,48 @@ class Misfit(NamedTuple):
         )
 
 
-def views(state: State) -> list[View]:
+def list_views(state: StateDict) -> list[StateView]:
     """Every way to read the names, the least changed first."""
-    found = ring = [View(state, "", {})]
+    found = ring = [StateView(state, "", {})]
     for _ in range(DEPTH):
-        ring = [new for view in ring for new in unwrapped(view)]
+        ring = [new for view in ring for new in unwrap(view)]
         found = found + ring
     return found
 
 
-def unwrapped(view: View) -> Iterator[View]:
+def unwrap(view: StateView) -> Iterator[StateView]:
     heads = {name.split(".")[0] for name in view.state}
     for head in heads if len(heads) == 1 else [w for w in WRAPPED if w in heads]:
         start = f"{head}."
         inside = {name.removeprefix(start): value for name, value in view.state.items() if name.startswith(start)}
         outside = {name: value for name, value in view.state.items() if not name.startswith(start)}
         if inside:
-            yield View(inside, view.prefix + start, {**view.outside, **outside})
+            yield StateView(inside, view.prefix + start, {**view.outside, **outside})
     plain = {".".join(s for s in name.split(".") if s not in TRANSPARENT): value for name, value in view.state.items()}
     if plain.keys() != view.state.keys() and len(plain) == len(view.state):
-        yield View(plain, view.prefix, view.outside)
+        yield StateView(plain, view.prefix, view.outside)
 
 
-def best_view(found: Sequence[View], made: Architecture, wanted: Sizes, k: int) -> tuple[View, Misfit]:
+def best_view(found: Sequence[StateView], made: Architecture, wanted: Sizes, k: int) -> tuple[StateView, Misfit]:
     """The first view that fits, in the architecture's own names, or else the one that comes closest."""
-    named = [view._replace(state=renamed_state(made, view.state)) for view in found]
-    compared = [(view, misfit(view.state, wanted, k, made.optional)) for view in named]
+    named = [view._replace(state=rename_state(made, view.state)) for view in found]
+    compared = [(view, find_misfit(view.state, wanted, k, made.optional)) for view in named]
     fits = (entry for entry in compared if entry[1].size == 0)
     return next(fits, None) or min(compared, key=lambda entry: entry[1].size + len(entry[0].outside))
 
 
-def misfit(state: State, wanted: Sizes, k: int, optional: tuple[str, ...] = ()) -> Misfit:
+def find_misfit(state: StateDict, wanted: Sizes, k: int, optional: tuple[str, ...] = ()) -> Misfit:
     # Checkpoints from before torch 0.4.1 have no batch counters, and evaluation does not use them.
     needed = [name for name in wanted if not name.endswith("num_batches_tracked") and not name.startswith(optional)]
     missing = [name for name in needed if name not in state]
     unknown = [name for name in state if name not in wanted]
     reshaped = [name for name, size in wanted.items() if name in state and state[name].shape != size]
-    outputs = {other_classes(state[name].shape, wanted[name], k) for name in reshaped}
+    outputs = {count_other_classes(state[name].shape, wanted[name], k) for name in reshaped}
     only = outputs.pop() if len(outputs) == 1 and not missing and not unknown else None
     return Misfit(tuple(sorted(missing)), tuple(sorted(unknown)), tuple(sorted(reshaped)), only)
 
 
-def other_classes(have: Size, want: Size, k: int) -> int | None:
+def count_other_classes(have: Size, want: Size, k: int) -> int | None:
     """The number of classes that `have` is for, if it differs from `want` in one axis of length k."""
     differing = [(h, w) for h, w in zip(have, want, strict=False) if h != w]
     return differing[0][0] if len(have) == len(want) and len(differing) == 1 and differing[0][1] == k else None
@@ -113,11 +113,11 @@ class Unfilled(TorchFunctionMode):
         return args[0] if func in (Tensor.normal_, Tensor.uniform_) else func(*args, **(kwargs or {}))
 
 
-def fitting(found: Sequence[View], shape: Shape, k: int) -> tuple[list[str], dict[str, int]]:
+def find_fitting(found: Sequence[StateView], shape: Shape, k: int) -> tuple[list[str], dict[str, int]]:
     """The architectures that the weights fit, and those that they fit with another number of classes."""
     exact, other = [], {}
     for name in ARCHITECTURES:
-        made = architecture(name)
+        made = find_architecture(name)
         try:
             with torch.device("meta"), Unfilled():  # names and shapes without the numbers
                 wanted = {key: value.shape for key, value in made.make(shape, k).state_dict().items()}
@@ -131,18 +131,18 @@ def fitting(found: Sequence[View], shape: Shape, k: int) -> tuple[list[str], dic
     return exact, other
 
 
-def wraps(prefix: str) -> bool:
+def is_wrapper(prefix: str) -> bool:
     """Whether a part of the prefix is a wrapper that may do something to the images."""
     return any(part not in TRANSPARENT for part in prefix.split(".") if part)
 
 
-class Normaliser(NamedTuple):
+class StoredNormalisation(NamedTuple):
     mean: tuple[float, ...]
     std: tuple[float, ...]
     names: tuple[str, ...]  # of the entries it was found in
 
 
-def normaliser_in(outside: State, channels: int) -> Normaliser | None:
+def find_normalisation(outside: StateDict, channels: int) -> StoredNormalisation | None:
     """Mean and std that a wrapper kept beside the network; several copies count if they agree."""
     found = set()
     names: list[str] = []
@@ -158,4 +158,4 @@ def normaliser_in(outside: State, channels: int) -> Normaliser | None:
     shift, scale = found.pop()
     # Means of pixels in [0, 1]; anything else is some other pair of statistics.
     sensible = all(0 <= m <= 1 for m in shift) and all(s > 0 for s in scale)
-    return Normaliser(shift, scale, tuple(names)) if sensible else None
+    return StoredNormalisation(shift, scale, tuple(names)) if sensible else None

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from leastwise.core.types import Shape
-from leastwise.models.zoo.layers import Maps, chain, check_side, conv, pooled, through
+from leastwise.models.zoo.layers import Maps, chain, check_side, conv, pool_then, run_layers
 
 GROWTH = 32
 DENSENET121 = (6, 12, 24, 16)
@@ -22,7 +22,7 @@ class NewFirst(nn.Sequential):
     """The new channels, then the old."""
 
     def forward(self, x: Maps) -> Maps:
-        return torch.cat([through(self, x), x], dim=1)
+        return torch.cat([run_layers(self, x), x], dim=1)
 
 
 def layer(inputs: int) -> nn.Module:
@@ -49,7 +49,7 @@ def densenet(shape: Shape, k: int, counts: Sequence[int]) -> nn.Module:
             shrink = conv(width, width // 2, 1)
             layers[f"trans{i}"] = chain(bn=nn.BatchNorm2d(width), relu=nn.ReLU(), conv=shrink, pool=nn.AvgPool2d(2))
             width //= 2
-    return chain(**layers, bn=nn.BatchNorm2d(width), relu=nn.ReLU(), **pooled(linear=nn.Linear(width, k)))
+    return chain(**layers, bn=nn.BatchNorm2d(width), relu=nn.ReLU(), **pool_then(linear=nn.Linear(width, k)))
 
 
 def densenet121(shape: Shape, k: int) -> nn.Module:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from leastwise.core.types import Shape
-from leastwise.models.zoo.layers import Maps, chain, he_normal, pooled
+from leastwise.models.zoo.layers import Maps, chain, he_normal, pool_then
 
 Widths = tuple[int, int, int, int, int, int]  # 1x1; reduction and 3x3; reduction and 5x5; after the pool
 
@@ -60,6 +60,6 @@ def googlenet(shape: Shape, k: int) -> nn.Module:
         pool4=nn.MaxPool2d(3, 2, padding=1),
         a5=inception(832, A5),
         b5=inception(832, B5),
-        **pooled(linear=nn.Linear(1024, k)),
+        **pool_then(linear=nn.Linear(1024, k)),
     )
     return he_normal(net)

@@ -11,7 +11,7 @@ from torch import nn
 
 from leastwise.core.types import Shape
 from leastwise.models.zoo.densenet import DENSENET121
-from leastwise.models.zoo.layers import Maps, chain, check_side, conv, he_normal, pooled, through
+from leastwise.models.zoo.layers import Maps, chain, check_side, conv, he_normal, pool_then, run_layers
 
 DENSENET161 = (6, 12, 36, 24)
 
@@ -22,7 +22,7 @@ class OldFirst(nn.Sequential):
     """The old channels, then the new."""
 
     def forward(self, x: Maps) -> Maps:
-        return torch.cat([x, through(self, x)], dim=1)
+        return torch.cat([x, run_layers(self, x)], dim=1)
 
 
 def layer(inputs: int, growth: int) -> nn.Module:
@@ -58,7 +58,7 @@ def densenet(shape: Shape, k: int, counts: Sequence[int], growth: int) -> nn.Mod
             )
             width //= 2
     features = chain(**layers, norm5=nn.BatchNorm2d(width))
-    return he_normal(chain(features=features, relu=nn.ReLU(), **pooled(classifier=nn.Linear(width, k))), "fan_in")
+    return he_normal(chain(features=features, relu=nn.ReLU(), **pool_then(classifier=nn.Linear(width, k))), "fan_in")
 
 
 def densenet121_imagenet(shape: Shape, k: int) -> nn.Module:

@@ -12,7 +12,7 @@ from torch import nn
 
 from leastwise.core.types import Shape
 from leastwise.models.zoo.googlenet import A3, A4, A5, B3, B4, B5, C4, D4, E4, Parallel, Widths
-from leastwise.models.zoo.layers import Maps, chain, check_side, he_normal, pooled
+from leastwise.models.zoo.layers import Maps, chain, check_side, he_normal, pool_then
 
 UNUSED = ("aux1.", "aux2.")
 
@@ -78,5 +78,5 @@ def googlenet_imagenet(shape: Shape, k: int) -> nn.Module:
         maxpool4=nn.MaxPool2d(2, 2, ceil_mode=True),
         inception5a=inception(832, A5),
         inception5b=inception(832, B5),
-        **pooled(fc=nn.Linear(1024, k)),
+        **pool_then(fc=nn.Linear(1024, k)),
     )

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from leastwise.core.types import Shape
 from leastwise.models.zoo.imagenet_googlenet import Passed, unit
-from leastwise.models.zoo.layers import Maps, chain, check_side, pooled
+from leastwise.models.zoo.layers import Maps, chain, check_side, pool_then
 
 UNUSED = ("AuxLogits.",)
 
@@ -142,5 +142,5 @@ def inception_v3(shape: Shape, k: int) -> nn.Module:
         Mixed_7a=BlockD(768),
         Mixed_7b=BlockE(1280),
         Mixed_7c=BlockE(2048),
-        **pooled(fc=nn.Linear(2048, k)),
+        **pool_then(fc=nn.Linear(2048, k)),
     )

@@ -9,13 +9,13 @@ from functools import partial
 from torch import nn
 
 from leastwise.core.types import Shape
-from leastwise.models.zoo.layers import chain, conv, he_normal, pooled
-from leastwise.models.zoo.resnet import Block, basic, bottleneck, stages
+from leastwise.models.zoo.layers import chain, conv, he_normal, pool_then
+from leastwise.models.zoo.resnet import BlockBuilder, basic, bottleneck, stages
 
 WIDTHS = (256, 512, 1024, 2048)
 
 
-def imagenet(channels: int, k: int, block: Block, widths: Sequence[int], counts: Sequence[int]) -> nn.Module:
+def imagenet(channels: int, k: int, block: BlockBuilder, widths: Sequence[int], counts: Sequence[int]) -> nn.Module:
     return he_normal(
         chain(
             conv1=conv(channels, 64, 7, stride=2),
@@ -23,7 +23,7 @@ def imagenet(channels: int, k: int, block: Block, widths: Sequence[int], counts:
             relu=nn.ReLU(),
             maxpool=nn.MaxPool2d(3, 2, padding=1),
             **stages(block, 64, widths, counts),
-            **pooled(fc=nn.Linear(widths[-1], k)),
+            **pool_then(fc=nn.Linear(widths[-1], k)),
         )
     )
 

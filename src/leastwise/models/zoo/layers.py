@@ -26,7 +26,7 @@ def chain(**layers: nn.Module) -> nn.Sequential:
     return nn.Sequential(OrderedDict(layers))
 
 
-def through(layers: Iterable[nn.Module], x: Maps) -> Maps:
+def run_layers(layers: Iterable[nn.Module], x: Maps) -> Maps:
     for layer in layers:
         x = layer(x)
     return x
@@ -37,7 +37,7 @@ def conv(inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 
     return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, groups=groups, bias=False)
 
 
-def pooled(**last: nn.Module) -> dict[str, nn.Module]:
+def pool_then(**last: nn.Module) -> dict[str, nn.Module]:
     """Mean over all positions, then what follows: any image size gives the same number of features."""
     return {"pool": nn.AdaptiveAvgPool2d(1), "flatten": nn.Flatten(), **last}
 
@@ -109,11 +109,11 @@ def with_bin(net: nn.Module) -> nn.Module:
     for name, layer in found:
         if not (layer.affine and layer.track_running_stats and layer.momentum is not None):
             raise ValueError(f"the BatchNorm {name!r} needs weights, running statistics and a momentum to be replaced")
-        changed.set_submodule(name, replacement(layer, layer.momentum))
+        changed.set_submodule(name, replace_norm(layer, layer.momentum))
     return changed
 
 
-def replacement(layer: nn.BatchNorm2d, momentum: float) -> BatchInstanceNorm2d:
+def replace_norm(layer: nn.BatchNorm2d, momentum: float) -> BatchInstanceNorm2d:
     new = BatchInstanceNorm2d(layer.num_features, layer.eps, momentum).to(layer.weight.device, layer.weight.dtype)
     new.load_state_dict({**layer.state_dict(), "gate": new.gate})
     return new.train(layer.training)

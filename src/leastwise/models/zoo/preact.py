@@ -12,7 +12,7 @@ from functools import partial
 from torch import nn
 
 from leastwise.core.types import Shape
-from leastwise.models.zoo.layers import Maps, chain, conv, pooled, through
+from leastwise.models.zoo.layers import Maps, chain, conv, pool_then, run_layers
 from leastwise.models.zoo.resnet import stages
 
 
@@ -21,7 +21,7 @@ class Projected(nn.Sequential):
 
     def forward(self, x: Maps) -> Maps:
         *body, shortcut = self
-        return through(body, x) + shortcut(x)
+        return run_layers(body, x) + shortcut(x)
 
 
 class PreActivated(nn.Sequential):
@@ -30,7 +30,7 @@ class PreActivated(nn.Sequential):
     def forward(self, x: Maps) -> Maps:
         bn, relu, *body, shortcut = self
         a = relu(bn(x))
-        return through(body, a) + (x if isinstance(shortcut, nn.Identity) else shortcut(a))
+        return run_layers(body, a) + (x if isinstance(shortcut, nn.Identity) else shortcut(a))
 
 
 def block(inputs: int, outputs: int, stride: int, kind: type[nn.Sequential] = PreActivated) -> nn.Module:
@@ -59,12 +59,12 @@ def trunk(channels: int, kind: type[nn.Sequential] = PreActivated) -> dict[str, 
 
 
 def preact_resnet18(shape: Shape, k: int) -> nn.Module:
-    return chain(**trunk(shape[0]), bn=nn.BatchNorm2d(512), relu=nn.ReLU(), **pooled(linear=nn.Linear(512, k)))
+    return chain(**trunk(shape[0]), bn=nn.BatchNorm2d(512), relu=nn.ReLU(), **pool_then(linear=nn.Linear(512, k)))
 
 
 def preact_resnet18_nobn(shape: Shape, k: int) -> nn.Module:
-    return chain(**trunk(shape[0]), **pooled(linear=nn.Linear(512, k)))
+    return chain(**trunk(shape[0]), **pool_then(linear=nn.Linear(512, k)))
 
 
 def preact_resnet18_fast(shape: Shape, k: int) -> nn.Module:
-    return chain(**trunk(shape[0], Projected), **pooled(linear=nn.Linear(512, k)))
+    return chain(**trunk(shape[0], Projected), **pool_then(linear=nn.Linear(512, k)))

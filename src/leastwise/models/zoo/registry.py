@@ -34,7 +34,7 @@ from leastwise.models.zoo.vgg import vgg16_bn, vgg19_bn
 from leastwise.models.zoo.vit import vit_small, vit_tiny
 from leastwise.models.zoo.wideresnet import wide_resnet
 
-Size = Literal["cifar", "imagenet"]
+ImageScale = Literal["cifar", "imagenet"]
 
 
 class Published(NamedTuple):
@@ -48,7 +48,7 @@ class Published(NamedTuple):
 class Architecture(NamedTuple):
     make: Callable[[Shape, int], nn.Module]  # image shape, number of classes -> network
     about: str
-    size: Size = "cifar"  # the images it is meant for: about 32 pixels, or about 224
+    size: ImageScale = "cifar"  # the images it is meant for: about 32 pixels, or about 224
     params: Published | None = None  # None where nobody publishes the exact count
     ignored: tuple[str, ...] = ()  # prefixes of what others' files hold in vain
     optional: tuple[str, ...] = ()  # prefixes of what others' files may lack, because nothing here uses it
@@ -168,14 +168,14 @@ PARTS: dict[str, Part] = {
 }
 
 
-def architecture(name: str) -> Architecture:
+def find_architecture(name: str) -> Architecture:
     """The network of that name: from the table, any `wrn-DEPTH-WIDTH`, and either with parts behind a +."""
     base, *parts = name.split("+")
-    found = without_parts(base)
-    return with_parts(found, name, parts) if parts else found
+    found = find_base(base)
+    return add_parts(found, name, parts) if parts else found
 
 
-def without_parts(name: str) -> Architecture:
+def find_base(name: str) -> Architecture:
     if name in ARCHITECTURES:
         return ARCHITECTURES[name]
     if numbers := re.fullmatch(r"wrn-(\d+)-(\d+)", name):
@@ -186,7 +186,7 @@ def without_parts(name: str) -> Architecture:
     )
 
 
-def with_parts(found: Architecture, name: str, parts: Sequence[str]) -> Architecture:
+def add_parts(found: Architecture, name: str, parts: Sequence[str]) -> Architecture:
     for part in parts:
         if part not in PARTS:
             raise ValueError(f"{name} has an unknown part {part!r}: choose {' or '.join(PARTS)}")
@@ -203,7 +203,7 @@ def with_parts(found: Architecture, name: str, parts: Sequence[str]) -> Architec
     return found._replace(make=make, about=about, params=None)
 
 
-def renamed_state(found: Architecture, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def rename_state(found: Architecture, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Someone's state dict in the names of today, without what the architecture has no use for."""
     kept = {name: value for name, value in state.items() if not name.startswith(found.ignored)}
     for pattern, replacement in found.renamed:
@@ -215,7 +215,7 @@ def build(
     arch: str, shape: Shape, k: int, mean: Sequence[float] = (), std: Sequence[float] = (), seed: int = 0
 ) -> Classifier:
     """A freshly initialised network; the weights depend on the seed alone and no global generator moves."""
-    make = architecture(arch).make
+    make = find_architecture(arch).make
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed % 2**63)
         return Classifier(make(shape, k), k, mean, std, arch)

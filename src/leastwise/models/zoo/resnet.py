@@ -13,9 +13,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from leastwise.core.types import Shape
-from leastwise.models.zoo.layers import Maps, chain, check_side, conv, pooled, through
+from leastwise.models.zoo.layers import Maps, chain, check_side, conv, pool_then, run_layers
 
-Block = Callable[[int, int, int], nn.Module]  # input channels, output channels, stride -> block
+BlockBuilder = Callable[[int, int, int], nn.Module]  # input channels, output channels, stride -> block
 
 
 class Residual(nn.Sequential):
@@ -23,7 +23,7 @@ class Residual(nn.Sequential):
 
     def forward(self, x: Maps) -> Maps:
         *body, shortcut = self
-        return F.relu(through(body, x) + shortcut(x))
+        return F.relu(run_layers(body, x) + shortcut(x))
 
 
 def projection(inputs: int, outputs: int, stride: int) -> nn.Module:
@@ -33,7 +33,9 @@ def projection(inputs: int, outputs: int, stride: int) -> nn.Module:
     return nn.Sequential(conv(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))
 
 
-def basic(inputs: int, outputs: int, stride: int, name: str = "shortcut", shortcut: Block = projection) -> nn.Module:
+def basic(
+    inputs: int, outputs: int, stride: int, name: str = "shortcut", shortcut: BlockBuilder = projection
+) -> nn.Module:
     return Residual(
         OrderedDict(
             conv1=conv(inputs, outputs, 3, stride),
@@ -66,7 +68,7 @@ def bottleneck(
     )
 
 
-def stages(block: Block, stem: int, widths: Sequence[int], counts: Sequence[int]) -> dict[str, nn.Module]:
+def stages(block: BlockBuilder, stem: int, widths: Sequence[int], counts: Sequence[int]) -> dict[str, nn.Module]:
     """`layer1`, `layer2`, …: each has `counts` blocks, and each after the first halves the image."""
     inputs = (stem, *widths)
     return {
@@ -77,13 +79,13 @@ def stages(block: Block, stem: int, widths: Sequence[int], counts: Sequence[int]
     }
 
 
-def resnet(channels: int, k: int, block: Block, widths: Sequence[int], counts: Sequence[int]) -> nn.Module:
+def resnet(channels: int, k: int, block: BlockBuilder, widths: Sequence[int], counts: Sequence[int]) -> nn.Module:
     return chain(
         conv1=conv(channels, 64, 3),
         bn1=nn.BatchNorm2d(64),
         relu=nn.ReLU(),
         **stages(block, 64, widths, counts),
-        **pooled(linear=nn.Linear(widths[-1], k)),
+        **pool_then(linear=nn.Linear(widths[-1], k)),
     )
 
 
@@ -103,7 +105,7 @@ class Skip(nn.Sequential):
     """x + body(x)."""
 
     def forward(self, x: Maps) -> Maps:
-        return x + through(self, x)
+        return x + run_layers(self, x)
 
 
 def unit(inputs: int, outputs: int, *pool: nn.Module) -> nn.Sequential:

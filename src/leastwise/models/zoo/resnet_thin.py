@@ -12,8 +12,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from leastwise.core.types import Shape
-from leastwise.models.zoo.layers import Maps, chain, conv, he_normal, pooled
-from leastwise.models.zoo.resnet import Block, basic, stages
+from leastwise.models.zoo.layers import Maps, chain, conv, he_normal, pool_then
+from leastwise.models.zoo.resnet import BlockBuilder, basic, stages
 
 WIDTHS = (16, 32, 64)
 
@@ -33,7 +33,7 @@ def padding(inputs: int, outputs: int, stride: int) -> nn.Module:
     return nn.Identity() if stride == 1 else Padding(outputs - inputs)
 
 
-def trunk(channels: int, block: Block, depth: int) -> dict[str, nn.Module]:
+def trunk(channels: int, block: BlockBuilder, depth: int) -> dict[str, nn.Module]:
     count = (depth - 2) // 6
     return {
         "conv1": conv(channels, 16, 3),
@@ -47,7 +47,7 @@ def option_a(depth: int) -> Callable[[Shape, int], nn.Module]:
     def make(shape: Shape, k: int) -> nn.Module:
         block, linear = partial(basic, shortcut=padding), nn.Linear(64, k)
         nn.init.kaiming_normal_(linear.weight)
-        return he_normal(chain(**trunk(shape[0], block, depth), **pooled(linear=linear)), "fan_in")
+        return he_normal(chain(**trunk(shape[0], block, depth), **pool_then(linear=linear)), "fan_in")
 
     return make
 
@@ -55,6 +55,6 @@ def option_a(depth: int) -> Callable[[Shape, int], nn.Module]:
 def option_b(depth: int) -> Callable[[Shape, int], nn.Module]:
     def make(shape: Shape, k: int) -> nn.Module:
         block = partial(basic, name="downsample")
-        return he_normal(chain(**trunk(shape[0], block, depth), **pooled(fc=nn.Linear(64, k))))
+        return he_normal(chain(**trunk(shape[0], block, depth), **pool_then(fc=nn.Linear(64, k))))
 
     return make

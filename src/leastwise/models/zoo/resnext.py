@@ -10,7 +10,7 @@ from functools import partial
 from torch import nn
 
 from leastwise.core.types import Shape
-from leastwise.models.zoo.layers import chain, conv, pooled
+from leastwise.models.zoo.layers import chain, conv, pool_then
 from leastwise.models.zoo.resnet import bottleneck, stages
 
 
@@ -23,7 +23,7 @@ def resnext29(groups: int, group_width: int) -> Callable[[Shape, int], nn.Module
             bn1=nn.BatchNorm2d(64),
             relu=nn.ReLU(),
             **stages(block, 64, widths, (3, 3, 3)),
-            **pooled(linear=nn.Linear(widths[-1], k)),
+            **pool_then(linear=nn.Linear(widths[-1], k)),
         )
 
     return make

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from torch import nn
 
 from leastwise.core.types import Shape
-from leastwise.models.zoo.layers import chain, he_normal, pooled
+from leastwise.models.zoo.layers import chain, he_normal, pool_then
 
 WIDTHS = (64, 128, 256, 512, 512)
 VGG16 = (2, 2, 3, 3, 3)
@@ -29,7 +29,7 @@ def features(channels: int, counts: Sequence[int], ceil: bool) -> nn.Sequential:
 
 
 def vgg(channels: int, k: int, counts: Sequence[int]) -> nn.Module:
-    return he_normal(chain(features=features(channels, counts, ceil=True), **pooled(classifier=nn.Linear(512, k))))
+    return he_normal(chain(features=features(channels, counts, ceil=True), **pool_then(classifier=nn.Linear(512, k))))
 
 
 def vgg16_bn(shape: Shape, k: int) -> nn.Module:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from torch import nn
 
 from leastwise.core.types import Shape
-from leastwise.models.zoo.layers import chain, conv, he_normal, pooled
+from leastwise.models.zoo.layers import chain, conv, he_normal, pool_then
 from leastwise.models.zoo.preact import PreActivated, two_convolutions
 from leastwise.models.zoo.resnet import stages
 
@@ -42,7 +42,7 @@ def wide_resnet(depth: int, width: int) -> Callable[[Shape, int], nn.Module]:
             **{f"block{i}": chain(layer=layer) for i, layer in enumerate(layers, start=1)},
             bn1=nn.BatchNorm2d(widths[-1]),
             relu=nn.ReLU(),
-            **pooled(fc=fc),
+            **pool_then(fc=fc),
         )
         return he_normal(net)
 

@@ -14,13 +14,13 @@ from torch import nn
 from leastwise.core.types import Shape
 from leastwise.models.classifier import Classifier, wrap
 from leastwise.models.exported import load_exported
+from leastwise.models.foreign import ForeignNetwork
 from leastwise.models.load.checkpoint import load_checkpoint
 from leastwise.models.load.huggingface import CONFIG, load_huggingface
 from leastwise.models.load.onnx import load_onnx
-from leastwise.models.optional import Loaded
 
 
-def resolve(
+def load_model(
     spec: str | Path | nn.Module | Callable[..., Any],
     shape: Shape,
     names: Sequence[str],
@@ -40,19 +40,19 @@ def resolve(
     path = Path(spec)
     if place and name.isidentifier():
         refuse_arch(spec, arch)
-        return wrap(built(str(spec), module_at(place), name), len(names), mean, std)
+        return wrap(build_object(str(spec), import_module_at(place), name), len(names), mean, std)
     if path.is_dir() or path.suffix in (".pt2", ".onnx"):
         refuse_arch(spec, arch)
-        found = load_foreign(existing(path), shape, names, bool(mean or std), trust)
+        found = load_foreign(check_exists(path), shape, names, bool(mean or std), trust)
         return Classifier(found.net, len(names), mean or found.mean, std or found.std, notes=found.notes)
     if path.suffix == ".py":
         raise ValueError(f"{spec} is a Python file: say which function returns the network, as in {spec}:build")
-    model = load_checkpoint(existing(path), arch, shape, len(names), mean, std)
+    model = load_checkpoint(check_exists(path), arch, shape, len(names), mean, std)
     check_same_task(str(spec), model, shape, names)
     return model
 
 
-def load_foreign(path: Path, shape: Shape, names: Sequence[str], normalised: bool, trust: bool) -> Loaded:
+def load_foreign(path: Path, shape: Shape, names: Sequence[str], normalised: bool, trust: bool) -> ForeignNetwork:
     if path.suffix == ".pt2":
         return load_exported(path, shape, len(names), trust)
     if path.suffix == ".onnx":
@@ -64,7 +64,7 @@ def load_foreign(path: Path, shape: Shape, names: Sequence[str], normalised: boo
     raise ValueError(f"there is no model {str(path)!r}, it is a folder without {CONFIG}: {hint}")
 
 
-def existing(path: Path) -> Path:
+def check_exists(path: Path) -> Path:
     if not path.exists():
         raise ValueError(
             f"there is no model {str(path)!r}: give a checkpoint, a Hugging Face folder, an .onnx or .pt2 file, "
@@ -94,7 +94,7 @@ def check_same_task(spec: str, model: Classifier, shape: Shape, names: Sequence[
         raise ValueError(f"{spec} was trained on images of shape {theirs.shape}, but the data has {shape}")
 
 
-def module_at(place: str) -> ModuleType:
+def import_module_at(place: str) -> ModuleType:
     if place.endswith(".py"):
         path = Path(place)
         if not path.is_file():
@@ -106,7 +106,7 @@ def module_at(place: str) -> ModuleType:
         loader = spec.loader
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module  # dataclasses and pickles inside the file look their module up by name
-        guarded(place, lambda: loader.exec_module(module))
+        run_user_code(place, lambda: loader.exec_module(module))
         return module
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))  # as `python -m` does: the user's own modules are found
@@ -117,7 +117,7 @@ def module_at(place: str) -> ModuleType:
         raise ValueError(f"cannot import {place!r} ({reason}): check it, or give path/file.py:function") from error
 
 
-def guarded(what: str, code: Callable[[], Any]) -> Any:
+def run_user_code(what: str, code: Callable[[], Any]) -> Any:
     """Run the user's code; if it fails, say so in their words."""
     try:
         return code()
@@ -133,7 +133,7 @@ def needs_one_argument(function: Callable[..., Any]) -> bool:
     return sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters) == 1
 
 
-def built(spec: str, module: ModuleType, name: str) -> Any:
+def build_object(spec: str, module: ModuleType, name: str) -> Any:
     """A module or function: the object of that name, or what it returns when called without arguments."""
     named = getattr(module, name, None)
     if isinstance(named, nn.Module):
@@ -142,7 +142,7 @@ def built(spec: str, module: ModuleType, name: str) -> Any:
         raise ValueError(f"{spec} names no function: define {name}() there, returning a torch.nn.Module")
     if not isinstance(named, type) and needs_one_argument(named):
         return named  # a function from images to logits
-    made = guarded(spec, named)
+    made = run_user_code(spec, named)
     if isinstance(made, type) or not callable(made):
         raise ValueError(
             f"{spec} must return a torch.nn.Module or a function from images to logits, "

@@ -13,7 +13,7 @@ from torch import nn
 from leastwise.core.types import Shape
 
 
-class Loaded(NamedTuple):
+class ForeignNetwork(NamedTuple):
     """A network from someone's file, the normalisation stated beside it, and what to tell the user."""
 
     net: nn.Module
@@ -22,17 +22,17 @@ class Loaded(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def optional(package: str, extra: str, why: str) -> Any:
+def import_optional(package: str, extra: str, why: str) -> Any:
     """A package that only some users need; heavy ones would slow every command down if they were always imported."""
     try:
-        with quietly():
+        with silence_libraries():
             return importlib.import_module(package)
     except ImportError as error:
         raise ValueError(f"{why} needs {package} ({error}): pip install 'leastwise[{extra}]'") from None
 
 
 @contextmanager
-def quietly() -> Iterator[None]:
+def silence_libraries() -> Iterator[None]:
     """Other libraries log and warn about what we report in one sentence, or about their own future."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
@@ -44,7 +44,7 @@ def quietly() -> Iterator[None]:
         logging.disable(before)
 
 
-def check_images(path: Path, takes: Sequence[Any], shape: Shape) -> None:
+def check_stated_input(path: Path, takes: Sequence[Any], shape: Shape) -> None:
     """`takes` is what the file states as its input: batch, channels, height, width; what is no number is free."""
     stated = [size if isinstance(size, int) else None for size in takes]
     fits = len(stated) == 4 and all(size in (None, have) for size, have in zip(stated[1:], shape, strict=False))
@@ -62,5 +62,5 @@ def check_outputs(path: Path, outputs: int, k: int) -> None:
         )
 
 
-def shown(values: Sequence[float]) -> str:
+def format_numbers(values: Sequence[float]) -> str:
     return ", ".join(f"{value:.4g}" for value in values)
