@@ -7,8 +7,8 @@ import pytest
 
 from leastwise.papers.page import EXHIBITS, write_page
 from leastwise.papers.registry import PAPERS, list_recipes
-from leastwise.report.explain.reasons import reasons
-from leastwise.report.explain.text import explain_page
+from leastwise.report.explain.facts import collect_facts
+from leastwise.report.explain.page import explain_page
 from tests.papers.results_made_up import found
 from tests.report.evidence_made_up import evidence
 from tests.report.page.opened import Opened
@@ -51,7 +51,7 @@ def test_a_paper_is_drawn_in_silence(chromium: Any, tmp_path: Path, paper: str) 
 
 
 def test_an_explanation_is_drawn_in_silence(chromium: Any, tmp_path: Path) -> None:
-    first, second = reasons(evidence(10, 40)), reasons(evidence(10, 40, 0.3))
+    first, second = collect_facts(evidence(10, 40)), collect_facts(evidence(10, 40, 0.3))
     assert first is not None and second is not None
     file = tmp_path / "explain.html"
     file.write_text(explain_page({"one": first, "two": second}), encoding="utf-8")

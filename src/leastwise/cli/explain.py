@@ -44,13 +44,15 @@ class Explain:
     """audits of networks that were trained without a class, for homing; they belong to the first model"""
     training: Annotated[str, tyro.conf.arg(metavar="DIR")] = ""
     """the folder of the first model's training, for class-wise robust overfitting"""
-    out: Annotated[Path, tyro.conf.arg(metavar="FILE", aliases=["-o"])] = Path("explain.html")
+    out: Annotated[Path, tyro.conf.arg(metavar="EXPLAIN_FILE", aliases=["-o"])] = Path("explain.html")
     """where the page goes; the same numbers go beside it as .json"""
 
     def run(self) -> None:
         from leastwise.core.files import write_atomic, write_json
-        from leastwise.report.explain.reasons import FILE, across, homed, overfitted
-        from leastwise.report.explain.text import explain_page, explain_text
+        from leastwise.report.explain.agreement import compare_facts
+        from leastwise.report.explain.facts import EXPLAIN_FILE, homing_facts, overfitting_facts
+        from leastwise.report.explain.page import explain_page
+        from leastwise.report.explain.sentences import explain_lines
         from leastwise.report.results import shorten_names
 
         if self.out.suffix.lower() not in (".html", ".htm"):
@@ -61,14 +63,14 @@ class Explain:
             raise ValueError("the same model was given twice: give each once")
         # Opened before anything is audited: a wrong folder must not cost an audit.
         without = removed(self.without) if self.without else {}
-        overfitting = overfitted(Path(self.training)) if self.training else None
+        overfitting = overfitting_facts(Path(self.training)) if self.training else None
         made: dict[str, dict[str, Any]] = {}
         for number, (name, label) in enumerate(zip(names, shorten_names(names), strict=True)):
             wanted = self.condition or next((one["condition"] for one in made.values()), "")
             folder, found, evidence = self.explained(console, name, wanted)
             if number == 0 and without:
                 numbered = {number_of(cls, evidence.names): audit for cls, audit in without.items()}
-                found["homing"] = homed(evidence, numbered, found["condition"])
+                found["homing"] = homing_facts(evidence, numbered, found["condition"])
             if number == 0 and overfitting:
                 if len(overfitting["lost"]) != evidence.k:
                     raise ValueError(
@@ -76,31 +78,31 @@ class Explain:
                         f"{evidence.k}: give its own"
                     )
                 found["overfitting"] = overfitting
-            write_json(folder / FILE, found)
+            write_json(folder / EXPLAIN_FILE, found)
             made[label] = found
         for name, found in made.items():
-            for line in explain_text(name, found):
+            for line in explain_lines(name, found):
                 say(console, line)
-        together = across(made) if len(made) > 1 else None
+        together = compare_facts(made) if len(made) > 1 else None
         write_atomic(self.out, explain_page(made).encode())
         write_json(self.out.with_suffix(".json"), {"models": made, "between": together})
         say(console, f"Explanation: {self.out} and {self.out.with_suffix('.json')}")
 
     def explained(self, console: Console, name: str, wanted: str) -> tuple[Path, dict[str, Any], "Evidence"]:
         """The folder of the evidence, what it says, and the evidence. Models after the first take its condition."""
-        from leastwise.report.explain.reasons import carried, reasons, usual
+        from leastwise.report.explain.facts import collect_facts, keep_earlier_facts, usual_condition
         from leastwise.report.results import open_result as opened_of_report
 
         if not any(Path(name).glob("evidence.safetensors*")):
             return self.looked_at(console, replace(self.target, model=name), wanted)
         opened = opened_of_report(Path(name))
         if not self.condition and wanted not in opened.evidence.conditions:
-            wanted = usual(opened.evidence)
+            wanted = usual_condition(opened.evidence)
         kept = opened.explained
         if kept is not None and kept["condition"] == wanted:
             return Path(name), dict(kept), opened.evidence
-        made = stated(reasons(opened.evidence, wanted), name)
-        return Path(name), carried(made, kept), opened.evidence
+        made = stated(collect_facts(opened.evidence, wanted), name)
+        return Path(name), keep_earlier_facts(made, kept), opened.evidence
 
     def looked_at(self, console: Console, target: Target, wanted: str) -> tuple[Path, dict[str, Any], "Evidence"]:
         """Audit a network, and collect its features."""
@@ -114,8 +116,8 @@ class Explain:
         from leastwise.insight.features import measure_moments, own_plane, principal_plane, project_images
         from leastwise.jobs.audit import audit_task
         from leastwise.models.fast.prepare import FORMS
-        from leastwise.report.explain.reasons import beside, carried, reasons
-        from leastwise.report.explain.text import sheet
+        from leastwise.report.explain.facts import collect_facts, keep_earlier_facts, read_facts
+        from leastwise.report.explain.sheet import draw_extremes
         from leastwise.report.terminal.progress import progress
 
         conditions = named_all(self.attack, threat)
@@ -143,10 +145,10 @@ class Explain:
         except ValueError as reason:  # a black box, or a network without a last linear layer
             say(console, f"features were not looked at: {reason}")
         in_order = None if points is None else points[np.argsort(data.ids)]
-        found = stated(reasons(evidence, wanted, moments, in_order), target.model)
+        found = stated(collect_facts(evidence, wanted, moments=moments, plane=in_order), target.model)
         order = sorted(found["extremes"], key=lambda one: found["accuracy"][found["condition"]][data.names.index(one)])
-        found["sheet"] = sheet(data, found["extremes"], order, found["condition"])
-        return folder, carried(found, beside(folder, evidence)), evidence
+        found["sheet"] = draw_extremes(data, found["extremes"], order, condition=found["condition"])
+        return folder, keep_earlier_facts(found, read_facts(folder, evidence)), evidence
 
 
 def stated(found: dict[str, Any] | None, name: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from leastwise.audit.evidence import Evidence, load_evidence
 from leastwise.jobs.folder import MANIFEST, RUN
-from leastwise.report.explain.reasons import beside
+from leastwise.report.explain.facts import read_facts
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +25,7 @@ def open_result(folder: Path) -> AuditedModel:
     """One audit, under the name of its model as it was typed, or else of its folder."""
     run = read_run_facts(folder)
     found = load_evidence(folder)
-    return AuditedModel(str(run.get("model") or folder.resolve().name), found, run, beside(folder, found))
+    return AuditedModel(str(run.get("model") or folder.resolve().name), found, run, read_facts(folder, found))
 
 
 def open_results(folders: Sequence[Path], names: Sequence[str] = ()) -> tuple[AuditedModel, ...]:

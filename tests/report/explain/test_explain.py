@@ -15,8 +15,18 @@ from leastwise.cli.main import main
 from leastwise.data.classes import Groups
 from leastwise.data.dataset import Dataset
 from leastwise.insight.features import Moments, inter_class_similarity, intra_class_variance
-from leastwise.report.explain.reasons import FILE, across, beside, carried, homed, overfitted, reasons
-from leastwise.report.explain.text import explain_page, explain_text, sheet
+from leastwise.report.explain.agreement import compare_facts
+from leastwise.report.explain.facts import (
+    EXPLAIN_FILE,
+    collect_facts,
+    homing_facts,
+    keep_earlier_facts,
+    overfitting_facts,
+    read_facts,
+)
+from leastwise.report.explain.page import explain_page
+from leastwise.report.explain.sentences import explain_lines
+from leastwise.report.explain.sheet import draw_extremes
 from leastwise.report.page.page import make_page
 from leastwise.report.results import AuditedModel
 from tests.insight.evidence_of_logits import evidence_of, predicting
@@ -53,7 +63,7 @@ def moments() -> Moments:
 
 
 def test_the_numbers_are_those_of_the_images() -> None:
-    made = reasons(audited())
+    made = collect_facts(audited())
     assert made is not None and made["condition"] == "pgd" and made["clean"] == "clean"
     assert made["accuracy"]["pgd"] == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2])
     # 4 + 8 + 12 images end in elk, 16 of elk in ant.
@@ -66,7 +76,7 @@ def test_the_numbers_are_those_of_the_images() -> None:
     assert made["extremes"]["bee"]["least_robust"] and len(made["extremes"]["bee"]["most_robust"]) == 5
     assert made["features"] is None and made["plane"] is None
     json.dumps(made, allow_nan=False)
-    text = " ".join(explain_text("model", made))
+    text = " ".join(explain_lines("model", made))
     assert "end in elk than in any other class: 60.0 %" in text and "50.0 % of the mistakes stay inside" in text
     # 15 of 36 images that are lost on the whole are elk's, 11 are dog's.
     assert made["drop_top"]["value"] == pytest.approx(26 / 36) and "elk and dog carry 72.2 % [" in text
@@ -75,37 +85,37 @@ def test_the_numbers_are_those_of_the_images() -> None:
 
 def test_places_that_are_shared_are_not_given_to_one_class() -> None:
     labels = np.repeat(np.arange(5), EACH)
-    text = " ".join(explain_text("m", reasons(predicted(labels, (labels + 1) % 5), "pgd") or {}))
+    text = " ".join(explain_lines("m", collect_facts(predicted(labels, (labels + 1) % 5), "pgd") or {}))
     assert "end most often in each of 5 classes: 20.0 % in each" in text
 
 
 def test_a_fall_that_is_not_sure_is_not_shared_out() -> None:
     labels = np.repeat(np.arange(5), EACH)
     first, second = (np.where(np.arange(100) % 20 == place, (labels + 1) % 5, labels) for place in (3, 4))
-    made = reasons(predicted(first, second), "pgd")
+    made = collect_facts(predicted(first, second), "pgd")
     assert made is not None and made["drop_top"] is None
-    assert across({"a": made, "b": made})["drop_share"] == {}
+    assert compare_facts({"a": made, "b": made})["drop_share"] == {}
 
 
 def test_an_explanation_under_another_condition_keeps_what_it_has_of_the_network() -> None:
-    kept = reasons(audited(), "pgd", moments(), np.zeros((100, 2)))
+    kept = collect_facts(audited(), "pgd", moments=moments(), plane=np.zeros((100, 2)))
     assert kept is not None
     kept |= {"homing": {"share": 0.5}, "sheet": {"title": "s"}, "overfitting": {"lost": [0.0] * 5}}
-    other = reasons(audited(), "clean")
-    again = reasons(audited(), "pgd")
+    other = collect_facts(audited(), "clean")
+    again = collect_facts(audited(), "pgd")
     assert other is not None and again is not None
-    found = carried(other, kept)
+    found = keep_earlier_facts(other, kept)
     assert found["features"] == kept["features"] and found["overfitting"] == kept["overfitting"]
     assert found["homing"] is None and found["sheet"] is None
-    same = carried(again, kept)
+    same = keep_earlier_facts(again, kept)
     assert same == kept
-    assert carried(again, None) is again
+    assert keep_earlier_facts(again, None) is again
 
 
 def test_features_are_those_of_the_moments() -> None:
     found = moments()
     plane = np.arange(200.0).reshape(100, 2)
-    made = reasons(audited(), "pgd", found, plane)
+    made = collect_facts(audited(), "pgd", moments=found, plane=plane)
     assert made is not None
     assert made["features"]["similarity"] == pytest.approx(inter_class_similarity(found.means).tolist())
     assert made["features"]["variance"] == pytest.approx(intra_class_variance(found).tolist())
@@ -116,27 +126,27 @@ def test_features_are_those_of_the_moments() -> None:
 
 def test_without_clean_images_there_is_nothing_to_say_and_an_unknown_condition_is_refused() -> None:
     attacks = json.dumps({"conditions": [("pgd", {"type": "PGD"})], "data": "made"})
-    assert reasons(replace(audited(), recipe=attacks)) is None
+    assert collect_facts(replace(audited(), recipe=attacks)) is None
     with pytest.raises(ValueError, match="there is no condition 'fgsm': choose clean, pgd"):
-        reasons(audited(), "fgsm")
+        collect_facts(audited(), "fgsm")
 
 
 def test_models_are_compared_by_their_deviations() -> None:
-    first, second = reasons(audited()), reasons(audited((4, 8, 12, 16, 20)))
+    first, second = collect_facts(audited()), collect_facts(audited((4, 8, 12, 16, 20)))
     assert first is not None and second is not None
-    found = across({"a": first, "b": second})
+    found = compare_facts({"a": first, "b": second})
     assert found["attacked"]["cosine"][0][1] == pytest.approx(-1)
     assert found["natural"]["cosine"][0][1] == pytest.approx(1)
     assert found["attacked"]["p"][0][0] is None and found["attacked"]["p"][0][1] > 0.9
     with pytest.raises(ValueError, match="models of different classes cannot be compared"):
-        across({"a": first, "b": first | {"classes": ["x"] * 5}})
+        compare_facts({"a": first, "b": first | {"classes": ["x"] * 5}})
 
 
 def test_homing_counts_who_comes_right_and_against_whom() -> None:
     """Without elk all come right, without ant nothing changes for the others."""
     full = audited()
     without_elk, without_ant = audited((20, 20, 20, 20, 4)), audited()
-    found = homed(full, {4: without_elk, 0: without_ant}, "pgd")
+    found = homing_facts(full, {4: without_elk, 0: without_ant}, "pgd")
     assert [row[4] for row in found["homed"]] == pytest.approx([0, 4, 8, 12, 0])
     assert found["share"] == pytest.approx(24 / 40) and found["removed"] == ["ant", "elk"]
 
@@ -150,11 +160,11 @@ def test_overfitting_is_read_from_the_record_of_a_training(tmp_path: Path) -> No
 
     lines = [line(1, [3, 3], [3, 2]), line(2, [6, 5], [6, 4]), line(3, [9, 9], [3, 4])]
     (tmp_path / "epochs.jsonl").write_text("\n".join(lines))
-    found = overfitted(tmp_path)
+    found = overfitting_facts(tmp_path)
     assert found["images"] == "valid" and found["best_epoch"] == 2 and found["kind"] == "robust"
     assert found["lost"] == pytest.approx([0.3, 0.0]) and found["gap"] == pytest.approx([0.6, 0.5])
     with pytest.raises(ValueError, match="there is no record of a training"):
-        overfitted(tmp_path / "nowhere")
+        overfitting_facts(tmp_path / "nowhere")
 
 
 def test_overfitting_is_of_the_images_seen_most_often_and_of_one_kind(tmp_path: Path) -> None:
@@ -171,28 +181,28 @@ def test_overfitting_is_of_the_images_seen_most_often_and_of_one_kind(tmp_path: 
     none = -1
     lines = [counts(5, 8) | {"valid": counts(6 - e, 8)} for e in range(3)]
     lines[2] |= {"test": counts(9, 9)}
-    found = overfitted(written(*lines))
+    found = overfitting_facts(written(*lines))
     assert found["images"] == "valid" and found["lost"] == pytest.approx([0.2, 0.2])
     # Training without attack beside attacked validation images: clean on both sides.
-    found = overfitted(written(*(counts(none, 9) | {"valid": counts(3, 8 - e)} for e in range(2))))
+    found = overfitting_facts(written(*(counts(none, 9) | {"valid": counts(3, 8 - e)} for e in range(2))))
     assert found["kind"] == "clean" and found["gap"] == pytest.approx([0.2, 0.2])
     with pytest.raises(ValueError, match="nothing can be compared"):
-        overfitted(written(*(counts(5, none) | {"valid": counts(none, 8)} for _ in range(2))))
+        overfitting_facts(written(*(counts(5, none) | {"valid": counts(none, 8)} for _ in range(2))))
     with pytest.raises(ValueError, match="of one epoch"):
-        overfitted(written(counts(5, 8) | {"valid": counts(5, 8)}))
+        overfitting_facts(written(counts(5, 8) | {"valid": counts(5, 8)}))
     with pytest.raises(ValueError, match="of no epoch"):
-        overfitted(written(counts(5, 8), counts(6, 8)))
+        overfitting_facts(written(counts(5, 8), counts(6, 8)))
 
 
 def test_what_lies_beside_other_evidence_is_not_used(tmp_path: Path) -> None:
     evidence = audited()
-    assert beside(tmp_path, evidence) is None
-    made = reasons(evidence, "pgd", moments())
-    (tmp_path / FILE).write_text(json.dumps(made))
-    assert beside(tmp_path, evidence) == json.loads(json.dumps(made))
-    assert beside(tmp_path, replace(evidence, recipe=evidence.recipe.replace("made", "other"))) is None
-    (tmp_path / FILE).write_text("[]")
-    assert beside(tmp_path, evidence) is None
+    assert read_facts(tmp_path, evidence) is None
+    made = collect_facts(evidence, "pgd", moments=moments())
+    (tmp_path / EXPLAIN_FILE).write_text(json.dumps(made))
+    assert read_facts(tmp_path, evidence) == json.loads(json.dumps(made))
+    assert read_facts(tmp_path, replace(evidence, recipe=evidence.recipe.replace("made", "other"))) is None
+    (tmp_path / EXPLAIN_FILE).write_text("[]")
+    assert read_facts(tmp_path, evidence) is None
 
 
 def test_the_report_says_why_and_more_with_features() -> None:
@@ -200,16 +210,16 @@ def test_the_report_says_why_and_more_with_features() -> None:
     alone = visible(make_page([AuditedModel("m", evidence)]))
     assert "Why: what weak classes have in common" in alone and "end in elk than in any other class: 60.0 %" in alone
     assert "most similar class" not in alone and "need the network itself" in alone
-    more = visible(make_page([AuditedModel("m", evidence, {}, reasons(evidence, "pgd", moments()))]))
+    more = visible(make_page([AuditedModel("m", evidence, {}, collect_facts(evidence, "pgd", moments=moments()))]))
     assert "most similar class" in more and "need the network itself" not in more
 
 
 def test_hostile_names_stay_text_and_a_sheet_has_its_images() -> None:
     evidence = audited(names=EVIL)
-    made = reasons(evidence, "pgd", moments(), np.zeros((100, 2)))
+    made = collect_facts(evidence, "pgd", moments=moments(), plane=np.zeros((100, 2)))
     assert made is not None
     data = Dataset.of(np.full((100, 3, 8, 6), 200, np.uint8), evidence.labels.astype(np.int64), EVIL)
-    made["sheet"] = sheet(data, made["extremes"], EVIL, "pgd")
+    made["sheet"] = draw_extremes(data, made["extremes"], EVIL, condition="pgd")
     assert made["sheet"]["source"].startswith("data:image/png;base64,")
     # Two ends of five images 64 // 8 = 8 times as large, five rows.
     assert (made["sheet"]["width"], made["sheet"]["height"]) == (130 + 10 * (48 + 2) + 14, 5 * (64 + 4))
@@ -234,18 +244,18 @@ def test_the_command_audits_looks_at_features_and_feeds_the_report(
     assert len(made["plane"]) == 60
     (folder,) = Path("results").iterdir()
     assert main(["explain", str(folder), "-o", "again.html"]) == 0
-    assert json.loads((folder / FILE).read_text())["features"] == made["features"]
+    assert json.loads((folder / EXPLAIN_FILE).read_text())["features"] == made["features"]
     assert main(["explain", "t/model.pt", *options]) == 0
-    assert json.loads((folder / FILE).read_text())["overfitting"] == made["overfitting"]
+    assert json.loads((folder / EXPLAIN_FILE).read_text())["overfitting"] == made["overfitting"]
     assert main(["explain", str(folder), "--condition", "clean"]) == 0
-    assert json.loads((folder / FILE).read_text())["condition"] == "clean"
+    assert json.loads((folder / EXPLAIN_FILE).read_text())["condition"] == "clean"
     assert main(["explain", str(folder)]) == 0
-    back = json.loads((folder / FILE).read_text())
+    back = json.loads((folder / EXPLAIN_FILE).read_text())
     assert back["condition"] == made["condition"] and back["features"] == made["features"]
     assert back["predicts"] == made["predicts"]
-    (folder / FILE).unlink()
+    (folder / EXPLAIN_FILE).unlink()
     assert main(["explain", str(folder), "-o", "again.html"]) == 0
-    assert json.loads((folder / FILE).read_text())["features"] is None
+    assert json.loads((folder / EXPLAIN_FILE).read_text())["features"] is None
     assert main(["explain", "t/model.pt", str(folder), *options, "-o", "two.html"]) == 0
     other = ["--attack", "clean,pgd2", "--per-class", "6", "--threads", "1"]  # not the attack of the first
     assert main(["explain", str(folder), "t/model.pt", *other, "-o", "mixed.html"]) == 0
@@ -278,7 +288,7 @@ def test_homing_from_trainings_without_a_class(
         assert main([*audit[:1], f"{out}/model.pt", *audit[1:], *only, "--out", f"a-{out}"]) == 0
     said = main(["explain", "a-full", "--condition", "pgd1", "--without", "Dress=a-no-dress,Coat=a-no-coat"])
     assert said == 0
-    homing = json.loads(Path("a-full", FILE).read_text())["homing"]
+    homing = json.loads(Path("a-full", EXPLAIN_FILE).read_text())["homing"]
     assert homing["removed"] == ["Dress", "Coat"] and len(homing["homed"]) == 5
     capsys.readouterr()
     assert main(["audit", "no-coat/model.pt", "--per-class", "8"]) == 2
@@ -307,7 +317,7 @@ def test_a_sheet_shows_the_right_images_and_is_small_whatever_their_size() -> No
     images = np.broadcast_to(colours[:, :, None, None], (4, 3, 128, 64)).copy()
     data = replace(Dataset.of(images, np.array([0, 0, 1, 1]), ("ant", "bee")), ids=ids)
     ends = {"ant": {"most_robust": [10], "least_robust": [40]}, "bee": {"most_robust": [30], "least_robust": [20]}}
-    made = sheet(data, ends, ["bee", "ant"], "pgd")
+    made = draw_extremes(data, ends, ["bee", "ant"], condition="pgd")
     picture = Image.open(io.BytesIO(base64.b64decode(made["source"].partition(",")[2]))).convert("RGB")
     assert picture.size == (made["width"], made["height"]) == (130 + 2 * (32 + 2) + 14, 2 * (64 + 4))
     left, right = 130 + 16, 130 + 34 + 14 + 16
@@ -316,8 +326,8 @@ def test_a_sheet_shows_the_right_images_and_is_small_whatever_their_size() -> No
 
 
 def test_models_under_different_attacks_are_compared_without_attack_only() -> None:
-    both = {"a": reasons(audited(), "pgd"), "b": reasons(audited(), "clean")}
-    found = across({name: one for name, one in both.items() if one is not None})
+    both = {"a": collect_facts(audited(), "pgd"), "b": collect_facts(audited(), "clean")}
+    found = compare_facts({name: one for name, one in both.items() if one is not None})
     assert found["attacked"] is None and found["natural"]["conditions"] == ["clean", "clean"]
 
 

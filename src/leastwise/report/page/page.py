@@ -10,7 +10,7 @@ from leastwise.audit.masking import cautions
 from leastwise.core.recipe import describe_difference
 from leastwise.report.class_changes import list_changes
 from leastwise.report.condition_stats import ConditionStats, certainty_sentences, compute_stats, side_sentences
-from leastwise.report.explain.reasons import reasons
+from leastwise.report.explain.facts import collect_facts
 from leastwise.report.export import table_csv, table_latex, table_markdown
 from leastwise.report.html import number_figures, render_page
 from leastwise.report.page.citations import bibtex, row_of, used
@@ -35,8 +35,8 @@ def make_page(models: Sequence[AuditedModel], title: str = "Class-wise robustnes
     specs: list[Any] = []
     exports: list[dict[str, str]] = []
     comparisons = compare_models(models, specs)
-    made = {model.name: model.explained or reasons(model.evidence) for model in models}
-    alike = describe_agreement(made, specs)
+    made = {model.name: model.explained or collect_facts(model.evidence) for model in models}
+    alike = agreement_section(made, specs)
     views = [describe_model(model, made[model.name], specs, exports) for model in models]
     conditions = list(dict.fromkeys(name for model in models for name in model.evidence.conditions))
     works = used(conditions, bool(comparisons))
@@ -62,7 +62,7 @@ def describe_model(
     model: AuditedModel, made: Mapping[str, Any] | None, specs: list[Any], exports: list[dict[str, str]]
 ) -> dict[str, Any]:
     """Everything the template shows of one model."""
-    from leastwise.report.explain.page import part
+    from leastwise.report.explain.page import describe_explained
     from leastwise.report.figures import (
         END,
         MANY,
@@ -105,7 +105,7 @@ def describe_model(
         ],
         "reach": number_figures(reachability_figures(evidence), specs),
         "curve": number_figures([curve_figure(evidence, one) for one in curves(evidence)], specs),
-        "explained": None if made is None else part(made, specs),
+        "explained": None if made is None else describe_explained(made, specs),
         "warnings": cautions(evidence),
         "conditions": list(evidence.conditions),
         "rows": class_rows(evidence, order),
@@ -115,14 +115,14 @@ def describe_model(
     }
 
 
-def describe_agreement(made: Mapping[str, Mapping[str, Any] | None], specs: list[Any]) -> dict[str, Any] | None:
+def agreement_section(made: Mapping[str, Mapping[str, Any] | None], specs: list[Any]) -> dict[str, Any] | None:
     """Whether the models find the same classes hard; nothing of one model, or of models of different classes."""
-    from leastwise.report.explain.text import between
+    from leastwise.report.explain.page import describe_models_agreement
 
     known = {name: one for name, one in made.items() if one is not None}
     if len(known) < 2 or len({tuple(one["classes"]) for one in known.values()}) > 1:
         return None
-    return between(known, specs)
+    return describe_models_agreement(known, specs)
 
 
 def corrected_worst(found: ConditionStats, unit: str = "") -> str:
