@@ -268,7 +268,7 @@ def test_the_choice_is_the_fastest_that_agrees(monkeypatch: pytest.MonkeyPatch) 
 
     model.net.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     module = sys.modules["leastwise.models.fast.prepare"]
-    monkeypatch.setattr(module, "step", slow_step)
+    monkeypatch.setattr(module, "attack_step", slow_step)
     monkeypatch.setattr(module.time, "perf_counter", lambda: now)
     chosen = prepare(model, x)
     assert chosen.form == FORMS["folded"] and chosen.gain == pytest.approx(2.0)
