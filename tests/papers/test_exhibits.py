@@ -16,7 +16,7 @@ from leastwise.data.registry import SOURCES
 from leastwise.models.zoo.registry import find_architecture
 from leastwise.papers.ahn import exhibits as ahn
 from leastwise.papers.ahn.exhibits import CHAIR, CLEAN, FOX, FURTHER, GRID, SWEEP, pgd
-from leastwise.papers.benz2021.exhibits import CORRUPTIONS, PAPER, network
+from leastwise.papers.benz2021.exhibits import CORRUPTIONS, network
 from leastwise.papers.cost import condition_passes, cost, costs, count, released
 from leastwise.papers.exhibit import Exhibit
 from leastwise.papers.printed import read_errata, read_printed
@@ -281,7 +281,7 @@ def test_settings_of_the_papers_by_hand() -> None:
     assert tian2021.tested(tian2021.network("mnist", "pgd-at")).conditions == ("clean", "pgd40")
     assert PGD_AT.batch_size == 64 and THREAT.eps == 8 / 256
     assert CLEAN.epochs == 200 and ahn.trades(16).threat == PaperThreat(16 / 255, 2 / 255, 10)
-    assert PAPER.first_class == 1 and {p.first_class for p in PAPERS.values() if p.id != "benz2021"} == {0}
+    assert PAPERS["benz2021"].first_class == 1 and {p.first_class for p in PAPERS.values() if p.id != "benz2021"} == {0}
 
 
 def test_a_network_without_a_class_is_tested_without_it() -> None:

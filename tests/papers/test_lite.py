@@ -81,6 +81,7 @@ def drawn_in_the_docs() -> list[str]:
     return [word for word in shlex.split(line)[2:] if word.split("/")[0] in PAPERS]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("paper", PAPERS)
 def test_pages_redraw_from_what_is_stored_with_every_cell_of_their_csv_as_it_was(paper: str, tmp_path: Path) -> None:
     """No data and no training; the committed files are those of version 0.1, and are compared as text."""

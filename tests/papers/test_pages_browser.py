@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from leastwise.papers.page import EXHIBITS, write_page
-from leastwise.papers.registry import PAPERS, list_recipes
+from leastwise.papers.page import write_page
+from leastwise.papers.registry import EXHIBITS, PAPERS, list_recipes
 from leastwise.report.explain.facts import collect_facts
 from leastwise.report.explain.page import explain_page
 from tests.papers.results_made_up import found

@@ -1,7 +1,8 @@
 """Papers and their exhibits as declarations."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from leastwise.papers.recipes import Absent, Recipe, Trained, trainings
 from leastwise.papers.scales import scale
@@ -22,7 +23,6 @@ class Exhibit:
     shows: str  # what the reader sees
     needs: Needs  # empty if it is computed from nothing but the paper
     assumed: tuple[str, ...] = ()  # what the paper leaves open, and what is taken instead
-    claims: tuple[str, ...] = ()  # that it speaks to, such as C7
     classes: tuple[int, ...] = ()  # that it is about; all if empty. A scale may put others in their place
     images: tuple[int, ...] = ()  # single test images that it shows, by id
 
@@ -38,13 +38,21 @@ class Exhibit:
 
 @dataclass(frozen=True)
 class Paper:
+    """What a paper says of itself, its exhibits, and where to find how they are drawn and what they decide.
+
+    Its folder has the same name as its id. Drawings take a `DrawingInput` and give an `ExhibitDrawing`; rules are
+    `VerdictRule`s. Both are made of these exhibits, so that their types cannot be named here.
+    """
+
     id: str
     title: str
     authors: str
     where: str
     first_class: int  # the number that the paper gives to the first class
     exhibits: tuple[Exhibit, ...]
-    assumed: tuple[str, ...] = ()  # what the whole paper leaves open
+    assumed: tuple[str, ...]  # what the whole paper leaves open
+    load_drawings: Callable[[], Mapping[str, Callable[[Any], Any]]]  # by the ids of the exhibits
+    load_rules: Callable[[], tuple[Any, ...]]  # which evidence decides which claim
 
     def number(self, cls: int) -> int:
         """A class as the paper counts it."""

@@ -1,30 +1,112 @@
-"""Which evidence decides which claim: from what the exhibits of a paper found to findings and verdicts."""
+"""Which evidence decides which claim: from what the exhibits of a paper found to findings and verdicts.
 
-from leastwise.papers.ahn import verdicts as ahn
-from leastwise.papers.benz2021 import verdicts as benz2021
-from leastwise.papers.registry import PAPERS
-from leastwise.papers.results import ClaimVerdict, ExhibitResults, Results, VerdictRule
-from leastwise.papers.tian2021 import verdicts as tian2021
-from leastwise.papers.tradeoff2022 import verdicts as tradeoff2022
+A rule says how an exhibit speaks to a claim. The tests that exhibits of several papers are put to are here too; each
+takes the results of the exhibit and the words of a case.
+"""
 
-RULES: dict[str, tuple[VerdictRule, ...]] = {
-    "benz2021": benz2021.RULES,
-    "tian2021": tian2021.RULES,
-    "ahn": ahn.RULES,
-    "tradeoff2022": tradeoff2022.RULES,
-}
-EXHIBITS = {one.id: one for paper in PAPERS.values() for one in paper.exhibits}
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from leastwise.papers.claims.agreement import confusions_are_mutual_and_near, profiles_agree
+from leastwise.papers.claims.base import Claim, ClaimDecision, ClaimFinding, combine_decisions
+from leastwise.papers.claims.spread import classes_differ, spread_widens
+from leastwise.papers.exhibit import Exhibit
+from leastwise.papers.results import ExhibitResults, MissingResult, Results
 
 
-def judge_claims(paper: str, results: Results, scale: str) -> tuple[ClaimVerdict, ...]:
-    """Every claim of a paper on everything that is there to decide it, and what is missing for the rest."""
+@dataclass(frozen=True)
+class VerdictRule:
+    """How an exhibit speaks to a claim: a test of its results, once for each case."""
+
+    claim: Claim
+    exhibit: str
+    test: Callable[..., tuple[ClaimFinding, ...]]  # of the exhibit's results and of the words of a case
+    cases: tuple[tuple[str, ...], ...] = ((),)
+
+
+@dataclass(frozen=True)
+class ClaimVerdict:
+    """What one case of a rule says about its claim, or what is missing to say it."""
+
+    claim: Claim
+    exhibit: str
+    measured_on: tuple[str, ...]  # roles and conditions
+    findings: tuple[ClaimFinding, ...]  # none where something is missing
+    missing: str = ""
+
+    @property
+    def on(self) -> str:
+        return "; ".join(self.measured_on)
+
+    @property
+    def verdict(self) -> ClaimDecision:
+        return combine_decisions(self.findings)
+
+
+def one_word_cases(*cases: str) -> tuple[tuple[str, ...], ...]:
+    """Cases of one word each."""
+    return tuple((case,) for case in cases)
+
+
+def judge_claims(
+    rules: Iterable[VerdictRule], results: Results, scale: str, *, exhibits: Mapping[str, Exhibit]
+) -> tuple[ClaimVerdict, ...]:
+    """Every rule on everything that is there to decide it, and what is missing for the rest.
+
+    `exhibits` are those of all papers by their ids: a test may compare with another exhibit.
+    """
     found = []
-    for rule in RULES[paper]:
-        view = ExhibitResults(EXHIBITS[rule.exhibit], scale, results, EXHIBITS)
+    for rule in rules:
+        view = ExhibitResults(exhibits[rule.exhibit], scale, results, exhibits)
         for case in rule.cases:
-            on = "; ".join(word for word in case if word not in EXHIBITS)
+            on = tuple(word for word in case if word not in exhibits)
             try:
                 found.append(ClaimVerdict(rule.claim, rule.exhibit, on, rule.test(view, *case)))
             except ValueError as reason:  # something is missing, or there is too little of it to say anything
                 found.append(ClaimVerdict(rule.claim, rule.exhibit, on, (), str(reason)))
     return tuple(found)
+
+
+def judge_class_differences(view: ExhibitResults, role: str) -> tuple[ClaimFinding, ...]:
+    found = tuple(one for audited in view.audits(role) for one in classes_differ(*audited))
+    if not found:
+        raise MissingResult(f"{role} is not among the results")
+    return found
+
+
+def judge_widening(
+    view: ExhibitResults, exhibit: str, before: str, after: str, attack: str
+) -> tuple[ClaimFinding, ...]:
+    """Natural accuracy of one network, of that exhibit, against the other's natural accuracy or robustness."""
+    return spread_widens(view.of(exhibit).audit(before), view.audit(after, attack))
+
+
+def judge_profiles(view: ExhibitResults, *roles: str) -> tuple[ClaimFinding, ...]:
+    """Of all roles, or of some: of those that are there, and named where some are not."""
+    wanted = roles or view.roles
+    there = roles_with_results(view, wanted)
+    found = profiles_agree(np.stack([view.profile(role) for role in there]))
+    return name_roles(found, there, wanted)
+
+
+def roles_with_results(view: ExhibitResults, roles: Sequence[str], attack: str = "clean") -> tuple[str, ...]:
+    """The roles that have results under a condition; at least two."""
+    found = tuple(role for role in roles if any(name.startswith(attack) for _, name in view.audits(role)))
+    if len(found) < 2:
+        raise MissingResult(f"{len(found)} of {len(roles)} are among the results, and two are needed")
+    return found
+
+
+def name_roles(
+    findings: tuple[ClaimFinding, ...], there: Sequence[str], wanted: Sequence[str]
+) -> tuple[ClaimFinding, ...]:
+    """With the names of what entered, unless everything did."""
+    if len(there) == len(wanted):
+        return findings
+    return tuple(replace(one, what=f"{one.what}: only {', '.join(there)}") for one in findings)
+
+
+def judge_confusions(view: ExhibitResults, role: str, attack: str) -> tuple[ClaimFinding, ...]:
+    return confusions_are_mutual_and_near(*view.audit(role, attack))

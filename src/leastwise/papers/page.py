@@ -1,41 +1,30 @@
 """Results of recipes -> one HTML page per paper with every exhibit drawn, and its numbers as CSV and LaTeX."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from leastwise.core.files import write_atomic
-from leastwise.papers.ahn import drawings as ahn
-from leastwise.papers.benz2021 import drawings as benz2021
 from leastwise.papers.cost import released
 from leastwise.papers.drawing import claims
 from leastwise.papers.drawing.claims import SMOKE, ClaimRow, summarise_claims
-from leastwise.papers.drawing.exhibit_drawing import ExhibitDrawing, list_marks
+from leastwise.papers.drawing.exhibit_drawing import Drawings, ExhibitDrawing, list_marks
 from leastwise.papers.drawing.inputs import DrawingInput
 from leastwise.papers.drawing.tables import ComparisonTable, make_table, table_csv, table_latex, table_rows
 from leastwise.papers.exhibit import Exhibit, Paper
-from leastwise.papers.judge import judge_claims
+from leastwise.papers.judge import VerdictRule, judge_claims
 from leastwise.papers.printed import exhibit_errata, paper_errata
 from leastwise.papers.recipes import Absent, Measured, Recipe
-from leastwise.papers.registry import PAPERS
+from leastwise.papers.registry import EXHIBITS
 from leastwise.papers.results import ExhibitResults, Results
 from leastwise.papers.scales import SCALES
-from leastwise.papers.tian2021 import drawings as tian2021
-from leastwise.papers.tradeoff2022 import drawings as tradeoff2022
 from leastwise.report.export import csv_text
 from leastwise.report.html import number_figures, render_page
 
 PAGE = "index.html"
 NOT_SHOWN = re.compile(r"Not shown: (?P<what>.+?) \((?P<why>.+)\)\.")
-DRAWINGS: dict[str, Callable[[DrawingInput], ExhibitDrawing]] = {
-    **benz2021.DRAWINGS,
-    **tian2021.DRAWINGS,
-    **ahn.DRAWINGS,
-    **tradeoff2022.DRAWINGS,
-}
-EXHIBITS = {one.id: one for paper in PAPERS.values() for one in paper.exhibits}
 # What a reader must know before any number.
 CAVEATS = {
     "smoke": "Scale smoke: shows only that everything runs. A few images inside the package and networks trained for "
@@ -44,6 +33,21 @@ CAVEATS = {
     "reproduction of the paper; printed numbers stand beside ours for orientation.",
     "full": "Scale full: the paper’s own setting, with what it leaves open filled in as the footnotes say.",
 }
+
+
+@dataclass(frozen=True, eq=False)
+class ExhibitSection:
+    """What the page shows of one exhibit."""
+
+    exhibit: Exhibit
+    drawing: ExhibitDrawing
+    table: ComparisonTable | None
+    completeness: str  # what of it is there, unless it is all
+    claims: tuple[str, ...]  # that it speaks to, by id
+
+    @property
+    def name(self) -> str:
+        return self.exhibit.id.partition("/")[2]
 
 
 def write_page(
@@ -56,29 +60,37 @@ def write_page(
 ) -> tuple[Path, ...]:
     """index.html, NAME.csv and NAME.tex of each table, NAME.figures.csv of each exhibit with figures, the claims."""
     inputs = {one.id: DrawingInput(paper, ExhibitResults(one, scale, results, EXHIBITS), failed) for one in exhibits}
-    made = {one.id: draw_exhibit(inputs[one.id]) for one in exhibits}
-    tables = {one.id: make_table(one.id, scale, made[one.id].ours) for one in exhibits}
-    found = claims.list_claim_rows(judge_claims(paper.id, results, scale), exhibits, scale, inputs)
-    there = {one.id: describe_completeness(inputs[one.id].view) for one in exhibits}
-    files = {PAGE: render_paper(paper, exhibits, scale, made, tables, found, there)}
-    for one in exhibits:
-        name = one.id.partition("/")[2]
-        table = tables[one.id]
-        if table is not None:
-            files |= {f"{name}.csv": table_csv(table), f"{name}.tex": table_latex(table)}
-        if figures := figure_csv(made[one.id], scale):
-            files[f"{name}.figures.csv"] = figures
-    if found:
-        files |= {"claims.csv": claims.claims_csv(found), "claims.tex": claims.claims_latex(found)}
+    rules: list[VerdictRule] = [rule for rule in paper.load_rules() if rule.exhibit in inputs]
+    sections = [make_section(one, rules) for one in inputs.values()]
+    verdicts = judge_claims(rules, results, scale, exhibits=EXHIBITS)
+    rows = claims.list_claim_rows(verdicts, scale, inputs)
+    files = {PAGE: render_paper(paper, sections, scale, rows)}
+    for one in sections:
+        if one.table is not None:
+            files |= {f"{one.name}.csv": table_csv(one.table), f"{one.name}.tex": table_latex(one.table)}
+        if figures := figure_csv(one.drawing, scale):
+            files[f"{one.name}.figures.csv"] = figures
+    if rows:
+        files |= {"claims.csv": claims.claims_csv(rows), "claims.tex": claims.claims_latex(rows)}
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         write_atomic(folder / name, text.encode())
     return tuple(folder / name for name in files)
 
 
+def make_section(inputs: DrawingInput, rules: Sequence[VerdictRule]) -> ExhibitSection:
+    exhibit, scale = inputs.view.exhibit, inputs.view.scale
+    made = draw_exhibit(inputs)
+    table = make_table(exhibit.id, scale, made.ours)
+    cited = {rule.claim for rule in rules if rule.exhibit == exhibit.id}
+    ids = tuple(claim.id for claim in sorted(cited, key=lambda claim: claim.number))
+    return ExhibitSection(exhibit, made, table, describe_completeness(inputs.view), ids)
+
+
 def draw_exhibit(inputs: DrawingInput) -> ExhibitDrawing:
     """An exhibit by the function that its id names."""
-    made = DRAWINGS[inputs.view.exhibit.id](inputs)
+    drawings: Drawings = inputs.paper.load_drawings()
+    made = drawings[inputs.view.exhibit.id](inputs)
     return replace(made, notes=merge_notes(made.notes))
 
 
@@ -109,23 +121,13 @@ def figure_csv(made: ExhibitDrawing, scale: str) -> str:
     return csv_text([columns, *cells])
 
 
-def render_paper(
-    paper: Paper,
-    exhibits: tuple[Exhibit, ...],
-    scale: str,
-    made: Mapping[str, ExhibitDrawing],
-    tables: Mapping[str, ComparisonTable | None],
-    found: tuple[ClaimRow, ...],
-    there: Mapping[str, str],
-) -> str:
+def render_paper(paper: Paper, sections: Sequence[ExhibitSection], scale: str, rows: tuple[ClaimRow, ...]) -> str:
+    """The page as HTML."""
     specs: list[Any] = []
     exports: list[dict[str, str]] = []
-    shown = [
-        exhibit_context(one, scale, made[one.id], tables[one.id], specs, exports) | {"there": there[one.id]}
-        for one in exhibits
-    ]
-    if found:
-        exports.append({"csv": claims.claims_csv(found), "latex": claims.claims_latex(found)})
+    shown = [section_context(one, scale, specs, exports) for one in sections]
+    if rows:
+        exports.append({"csv": claims.claims_csv(rows), "latex": claims.claims_latex(rows)})
     words = {
         "title": paper.title,
         "paper": paper,
@@ -135,29 +137,26 @@ def render_paper(
         "numbering": "named" if paper.id == "ahn" else f"numbered from {paper.first_class}",
         "exhibits": shown,
         "elsewhere": paper_errata(paper.id),
-        "claims": found,
-        "measured": [row for row in found if row.finding is not None],
-        "unmeasured": [row for row in found if row.finding is None],
-        "summary": () if scale == "smoke" else summarise_claims(found),
+        "claims": rows,
+        "measured": [row for row in rows if row.finding is not None],
+        "unmeasured": [row for row in rows if row.finding is None],
+        "summary": () if scale == "smoke" else summarise_claims(rows),
         "claims_export": len(exports) - 1,
         "smoke": SMOKE if scale == "smoke" else "",
     }
     return render_page("paper.html.j2", words, specs=specs, exports=exports, package="leastwise.papers")
 
 
-def exhibit_context(
-    one: Exhibit,
-    scale: str,
-    made: ExhibitDrawing,
-    table: ComparisonTable | None,
-    specs: list[Any],
-    exports: list[dict[str, str]],
+def section_context(
+    section: ExhibitSection, scale: str, specs: list[Any], exports: list[dict[str, str]]
 ) -> dict[str, Any]:
+    """What the template needs of an exhibit; its figures go to `specs`, its table as text to `exports`."""
+    one, made, table = section.exhibit, section.drawing, section.table
     if table is not None:
         exports.append({"csv": table_csv(table), "latex": table_latex(table)})
     return {
-        "id": one.id.partition("/")[2],
-        "label": exhibit_heading(one.id),
+        "id": section.name,
+        "label": exhibit_heading(section.name),
         "title": one.title,
         "shows": one.shows,
         "basis": describe_basis(one, scale),
@@ -170,7 +169,8 @@ def exhibit_context(
         "export": len(exports) - 1,
         "assumed": one.assumed,
         "errata": exhibit_errata(one.id),
-        "claims": one.claims,
+        "claims": section.claims,
+        "there": section.completeness,
         "stands_in": bool(one.classes) and scale == "smoke",
     }
 
@@ -179,9 +179,8 @@ def column_headings(table: ComparisonTable) -> list[dict[str, str]]:
     return [{"name": column, "unit": table.unit(column)} for column in table.columns]
 
 
-def exhibit_heading(exhibit_id: str) -> str:
+def exhibit_heading(name: str) -> str:
     """Table 3 of table3, Fig. 2abcd of fig2abcd."""
-    name = exhibit_id.partition("/")[2]
     found = re.fullmatch(r"(table|fig)(\d+)([a-z]*)", name)
     if found is None:
         return name.capitalize()

@@ -4,14 +4,12 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from leastwise.core.text import nearest_name
-from leastwise.papers.ahn.exhibits import PAPER
-from leastwise.papers.benz2021 import exhibits as benz2021
+from leastwise.papers import ahn, benz2021, tian2021, tradeoff2022
 from leastwise.papers.exhibit import Exhibit, Paper
 from leastwise.papers.recipes import Absent, Recipe
-from leastwise.papers.tian2021 import exhibits as tian2021
-from leastwise.papers.tradeoff2022 import exhibits as tradeoff2022
 
-PAPERS: dict[str, Paper] = {one.id: one for one in (benz2021.PAPER, tian2021.PAPER, PAPER, tradeoff2022.PAPER)}
+PAPERS: dict[str, Paper] = {one.id: one for one in (benz2021.PAPER, tian2021.PAPER, ahn.PAPER, tradeoff2022.PAPER)}
+EXHIBITS: dict[str, Exhibit] = {one.id: one for paper in PAPERS.values() for one in paper.exhibits}
 
 
 def select_exhibits(name: str) -> tuple[Exhibit, ...]:

@@ -1,6 +1,6 @@
 """What the recipes of an exhibit gave, by role."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -10,7 +10,6 @@ from jaxtyping import Float
 from leastwise.audit.evidence import Evidence
 from leastwise.core.counts import Tally
 from leastwise.insight.features import Moments, inter_class_similarity, intra_class_variance
-from leastwise.papers.claims.base import ClaimDecision, ClaimFinding, combine_decisions
 from leastwise.papers.exhibit import Exhibit
 from leastwise.papers.recipes import Absent, Measured, Recipe
 from leastwise.papers.scales import scale
@@ -122,31 +121,3 @@ def gives_one_answer(evidence: Evidence) -> bool:
     if len(np.unique(evidence.labels)) < 2:
         return False
     return all(len(np.unique(one.predicted)) == 1 for one in evidence.conditions.values())
-
-
-@dataclass(frozen=True)
-class VerdictRule:
-    """How an exhibit speaks to a claim: a test of views, once for each case."""
-
-    claim: str
-    exhibit: str
-    test: Callable[..., tuple[ClaimFinding, ...]]  # of the exhibit's view and of the words of a case
-    cases: tuple[tuple[str, ...], ...] = ((),)
-
-
-@dataclass(frozen=True)
-class ClaimVerdict:
-    claim: str
-    exhibit: str
-    on: str  # what it was measured on
-    findings: tuple[ClaimFinding, ...]  # none where something is missing
-    missing: str = ""
-
-    @property
-    def verdict(self) -> ClaimDecision:
-        return combine_decisions(self.findings)
-
-
-def one_word_cases(*cases: str) -> tuple[tuple[str, ...], ...]:
-    """Cases of one word each."""
-    return tuple((case,) for case in cases)

@@ -10,7 +10,7 @@ from leastwise.insight.superclasses import rank_groups
 from leastwise.papers.ahn.exhibits import CHAIR, FOX, GRID
 from leastwise.papers.claims.base import SharedImages, share_images
 from leastwise.papers.drawing import values
-from leastwise.papers.drawing.exhibit_drawing import ExhibitDrawing
+from leastwise.papers.drawing.exhibit_drawing import Drawings, ExhibitDrawing
 from leastwise.papers.drawing.figures import describe_condition, group_ranking_figure
 from leastwise.papers.drawing.inputs import CellValue, DrawingInput, Estimate, OurCells, find_audits, value_or_reason
 from leastwise.papers.drawing.values import (
@@ -306,7 +306,7 @@ def draw_both_kinds(inputs: DrawingInput) -> ExhibitDrawing:
     return draw_while_training(inputs, ("clean", "robust"))
 
 
-DRAWINGS = {
+DRAWINGS: Drawings = {
     "ahn/fig1": fig1,
     "ahn/fig2abcd": fig2abcd,
     "ahn/fig2efgh": fig2efgh,

@@ -1,6 +1,6 @@
 """Ahn: Class-wise Training Dynamics and Fairness in Adversarially Robust Models. CIFAR-100, ResNet-9."""
 
-from leastwise.papers.exhibit import BN, LAST_STEP, Exhibit, Paper
+from leastwise.papers.exhibit import Exhibit
 from leastwise.papers.recipes import Images, Measured, Recipe, Settings, Threat, Trained
 
 CHAIR, FOX = 20, 34
@@ -111,7 +111,6 @@ EXHIBITS = (
         "three curves each for PGD and TRADES over eps: overall clean, overall robust, deviation over classes",
         tested(SWEEP),
         (*OPEN, EPS_GRID, "whether the deviation is of clean or robust accuracies is not said: both"),
-        ("C14",),
     ),
     Exhibit(
         "ahn/fig2abcd",
@@ -127,7 +126,6 @@ EXHIBITS = (
         "four panels: clean and robust training accuracy over the epochs, a line for each eps",
         records({"clean": CLEAN} | SWEEP) | both_radii(1),
         (*OPEN, EPS_GRID, f"{TRAIN_RADIUS}; 8/255 beside it"),
-        ("C16",),
         (CHAIR, FOX),
     ),
     Exhibit(
@@ -136,7 +134,6 @@ EXHIBITS = (
         "nine rows of clean / robust pairs",
         tested({"Clean": CLEAN} | METHODS),
         (*OPEN, *METHOD_SETTINGS),
-        ("C15",),
     ),
     Exhibit(
         "ahn/fig3",
@@ -144,7 +141,6 @@ EXHIBITS = (
         "two panels: clean training accuracy over the epochs, a line for each method",
         records(METHODS),
         (*OPEN, *METHOD_SETTINGS),
-        ("C16",),
         (CHAIR, FOX),
     ),
     Exhibit(
@@ -153,7 +149,6 @@ EXHIBITS = (
         "bars, sorted, with the spread inside each superclass",
         tested(METHODS),
         (*OPEN, *METHOD_SETTINGS),
-        ("C17",),
     ),
     *(
         Exhibit(
@@ -194,7 +189,6 @@ EXHIBITS = (
         "sorted bars for each method",
         tested(PGD_BASED),
         (*OPEN, *METHOD_SETTINGS),
-        ("C17",),
     ),
     Exhibit(
         "ahn/fig12",
@@ -202,16 +196,5 @@ EXHIBITS = (
         "sorted bars for each method",
         tested(TRADES_BASED),
         (*OPEN, *METHOD_SETTINGS),
-        ("C17",),
     ),
-)
-
-PAPER = Paper(
-    "ahn",
-    "Class-wise Training Dynamics and Fairness in Adversarially Robust Models",
-    "Ahn",
-    "Manuscript",
-    0,
-    EXHIBITS,
-    (LAST_STEP, BN),
 )

@@ -1,11 +1,21 @@
 """What the exhibits of Ahn decide."""
 
 from leastwise.papers.ahn.exhibits import GRID, METHODS
-from leastwise.papers.claim_tests import name_roles, roles_with_results
-from leastwise.papers.claims.agreement import convergence_predicts, same_hard_groups
+from leastwise.papers.claims.agreement import (
+    CONVERGENCE_PREDICTS_ROBUSTNESS,
+    METHODS_SHARE_HARD_GROUPS,
+    convergence_predicts,
+    same_hard_groups,
+)
 from leastwise.papers.claims.base import ClaimFinding
-from leastwise.papers.claims.spread import average_for_spread, radius_trends
-from leastwise.papers.results import ExhibitResults, MissingResult, VerdictRule, one_word_cases
+from leastwise.papers.claims.spread import (
+    FAIRNESS_COSTS_AVERAGE,
+    RADIUS_WIDENS_SPREAD,
+    average_for_spread,
+    radius_trends,
+)
+from leastwise.papers.judge import VerdictRule, name_roles, one_word_cases, roles_with_results
+from leastwise.papers.results import ExhibitResults, MissingResult
 
 SATURATES = 8.0  # in 1/255
 
@@ -45,14 +55,17 @@ def judge_hard_groups(view: ExhibitResults) -> tuple[ClaimFinding, ...]:
 
 BOTH = one_word_cases("PGD", "TRADES")
 PAIRS = (("PGD", "PGD + CFA"), ("TRADES", "TRADES + CFA"), ("TRADES", "TRADES + FRL"))
-RULES = (
-    VerdictRule("C14", "ahn/fig1", judge_trends, BOTH),
+RULES: tuple[VerdictRule, ...] = (
+    VerdictRule(RADIUS_WIDENS_SPREAD, "ahn/fig1", judge_trends, BOTH),
     VerdictRule(
-        "C15", "ahn/table1", judge_fairness, tuple((*pair, attack) for pair in PAIRS for attack in ("clean", "pgd"))
+        FAIRNESS_COSTS_AVERAGE,
+        "ahn/table1",
+        judge_fairness,
+        tuple((*pair, attack) for pair in PAIRS for attack in ("clean", "pgd")),
     ),
-    VerdictRule("C16", "ahn/fig2efgh", judge_clean_convergence, BOTH),
-    VerdictRule("C16", "ahn/fig3", judge_convergence, one_word_cases(*METHODS)),
-    VerdictRule("C17", "ahn/fig4", judge_hard_groups),
-    VerdictRule("C17", "ahn/fig11", judge_hard_groups),
-    VerdictRule("C17", "ahn/fig12", judge_hard_groups),
+    VerdictRule(CONVERGENCE_PREDICTS_ROBUSTNESS, "ahn/fig2efgh", judge_clean_convergence, BOTH),
+    VerdictRule(CONVERGENCE_PREDICTS_ROBUSTNESS, "ahn/fig3", judge_convergence, one_word_cases(*METHODS)),
+    VerdictRule(METHODS_SHARE_HARD_GROUPS, "ahn/fig4", judge_hard_groups),
+    VerdictRule(METHODS_SHARE_HARD_GROUPS, "ahn/fig11", judge_hard_groups),
+    VerdictRule(METHODS_SHARE_HARD_GROUPS, "ahn/fig12", judge_hard_groups),
 )

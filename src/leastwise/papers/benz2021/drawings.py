@@ -10,7 +10,7 @@ from leastwise.insight.confusion import confusion_rates, count_confusions, in_fl
 from leastwise.papers.benz2021.exhibits import CAT, CORRUPTIONS, DATA_SETS, PROTOCOL_SETS
 from leastwise.papers.claims.base import share_images
 from leastwise.papers.drawing import values
-from leastwise.papers.drawing.exhibit_drawing import ExhibitDrawing, join_drawings
+from leastwise.papers.drawing.exhibit_drawing import Drawings, ExhibitDrawing, join_drawings
 from leastwise.papers.drawing.figures import (
     SHARES,
     accuracy_panel,
@@ -321,7 +321,7 @@ def extras(inputs: DrawingInput) -> ExhibitDrawing:
     return join_drawings(made) + ExhibitDrawing(wide=wide)
 
 
-DRAWINGS = {
+DRAWINGS: Drawings = {
     "benz2021/fig1": lambda inputs: draw_two_by_two(inputs, "standard"),
     "benz2021/fig2": lambda inputs: draw_two_by_two(inputs, "adversarial"),
     "benz2021/fig3": fig3,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from leastwise.papers.exhibit import BN, LAST_STEP, Exhibit, Paper
+from leastwise.papers.exhibit import Exhibit
 from leastwise.papers.recipes import Images, Measured, Released, Settings, Threat, Trained
 
 CAT = 3  # the paper's class 4
@@ -109,7 +109,6 @@ EXHIBITS = (
         "2×2 bars: accuracy and robustness, as they are and minus their mean",
         {"standard": measured(network("cifar10", "resnet18"), BOTH)},
         (SETTING, RADIUS),
-        ("C1",),
     ),
     Exhibit(
         "benz2021/fig2",
@@ -117,7 +116,6 @@ EXHIBITS = (
         "2×2 bars: accuracy and robustness, as they are and minus their mean",
         {"adversarial": measured(network("cifar10", "resnet18", "pgd-at"), BOTH)},
         (SETTING, RADIUS),
-        ("C1", "C2"),
     ),
     Exhibit(
         "benz2021/fig3",
@@ -125,7 +123,6 @@ EXHIBITS = (
         "bars of deviation and a model × model matrix of cosines, for MNIST and for SVHN",
         architectures("mnist", ("convnet", "lenet5")) | architectures("svhn", SMALL_IMAGES),
         (SETTING, WHICH),
-        ("C3",),
     ),
     Exhibit(
         "benz2021/fig4",
@@ -133,7 +130,6 @@ EXHIBITS = (
         "deviations and cosines, for CIFAR-10 and for CIFAR-100",
         architectures("cifar10", SMALL_IMAGES + MORE) | architectures("cifar100", SMALL_IMAGES + MORE),
         (SETTING, WHICH),
-        ("C3",),
     ),
     Exhibit(
         "benz2021/fig5",
@@ -141,7 +137,6 @@ EXHIBITS = (
         "deviations and cosines, for each",
         architectures("tiny-imagenet", SMALL_IMAGES) | imagenet(STANDARD_IMAGENET, "standard"),
         (SETTING, WHICH),
-        ("C3",),
     ),
     Exhibit(
         "benz2021/fig6",
@@ -158,7 +153,6 @@ EXHIBITS = (
             "the network is not named: ResNet-18, as pre-registered",
             "rates of Adam and of the cyclic schedule are not given: 0.001, and two triangles between 0 and 0.1",
         ),
-        ("C3",),
     ),
     Exhibit(
         "benz2021/fig7",
@@ -183,7 +177,6 @@ EXHIBITS = (
         "lines of deviation and their cosine",
         imagenet(("resnet50-imagenet",), "standard") | imagenet(("resnet50-imagenet",), "robust-l2-3.0"),
         (),
-        ("C2", "C4"),
     ),
     Exhibit(
         "benz2021/fig10",
@@ -198,7 +191,6 @@ EXHIBITS = (
         "model × model matrix of cosines",
         imagenet(ROBUST_IMAGENET, "robust-l2-3.0"),
         ("which five of the released networks (Salman et al. 2020) is not said: those that are named here",),
-        ("C3", "C5"),
     ),
     Exhibit(
         "benz2021/fig12",
@@ -206,7 +198,6 @@ EXHIBITS = (
         "10×10 matrix of counts with its symmetry",
         {"standard": PLAIN},
         (SETTING,),
-        ("C6",),
     ),
     Exhibit(
         "benz2021/fig13",
@@ -214,7 +205,6 @@ EXHIBITS = (
         "three matrices with an empty diagonal: all classes in superclass order, people, people taken for reptiles",
         {"standard": measured(network("cifar100", "resnet56"))},
         (SETTING,),
-        ("C6",),
     ),
     Exhibit(
         "benz2021/fig14",
@@ -226,7 +216,6 @@ EXHIBITS = (
             for change in (("matched",), ("targeted_set", "random"))
         },
         (SETTING, RADIUS, "how the data were made is not said: both constructions of Ilyas et al. (2019)"),
-        ("C3",),
     ),
     Exhibit(
         "benz2021/fig15",
@@ -245,7 +234,6 @@ EXHIBITS = (
             "the rule drives weights below zero after 20 epochs: they have a floor of 0.05",
             UNDIVIDED,
         ),
-        ("C23",),
     ),
     Exhibit(
         "benz2021/table1",
@@ -264,7 +252,6 @@ EXHIBITS = (
         "bars of deviation by condition and a matrix of cosines between conditions",
         {"standard": measured(network("cifar10", "resnet56"), (*BOTH, *CORRUPTIONS))},
         (SETTING, RADIUS, "the severity is not given: 3"),
-        ("C24",),
     ),
     Exhibit(
         "benz2021/protocol",
@@ -291,7 +278,6 @@ EXHIBITS = (
             UNDIVIDED,
             "the weight of the important class is not given: 10",
         ),
-        ("C1", "C2", "C4", "C24"),
     ),
     Exhibit(
         "benz2021/extras",
@@ -304,14 +290,4 @@ EXHIBITS = (
         | {"targeted": measured(network("cifar10", "resnet18", "targeted-at", (("target", CAT),)), BOTH)},
         (SETTING, RADIUS, "the paper gives no formulas: they are ours"),
     ),
-)
-
-PAPER = Paper(
-    "benz2021",
-    "Robustness May Be at Odds with Fairness: An Empirical Study on Class-wise Accuracy",
-    "Benz, Zhang, Karjauv, Kweon",
-    "PMLR 148, 2021",
-    1,
-    EXHIBITS,
-    (LAST_STEP, BN),
 )

@@ -6,12 +6,32 @@ from dataclasses import replace
 import numpy as np
 
 from leastwise.papers.benz2021.exhibits import CORRUPTIONS, PROTOCOL_SETS
-from leastwise.papers.claim_tests import judge_class_differences, judge_confusions, judge_profiles, judge_widening
-from leastwise.papers.claims.agreement import robust_agree_more
+from leastwise.papers.claims.agreement import (
+    ARCHITECTURES_AGREE,
+    CONFUSIONS_ARE_MUTUAL,
+    ROBUST_NETWORKS_AGREE_MORE,
+    TRAININGS_AGREE,
+    robust_agree_more,
+)
 from leastwise.papers.claims.base import ClaimFinding
-from leastwise.papers.claims.spread import fair_weights_narrow, weakest_class_changes
+from leastwise.papers.claims.spread import (
+    CLASSES_DIFFER,
+    CORRUPTIONS_CHANGE_WEAKEST_CLASS,
+    FAIR_WEIGHTS_NARROW_SPREAD,
+    TRAINING_WIDENS_SPREAD,
+    fair_weights_narrow,
+    weakest_class_changes,
+)
+from leastwise.papers.judge import (
+    VerdictRule,
+    judge_class_differences,
+    judge_confusions,
+    judge_profiles,
+    judge_widening,
+    one_word_cases,
+)
 from leastwise.papers.recipes import Measured
-from leastwise.papers.results import ExhibitResults, MissingResult, VerdictRule, one_word_cases
+from leastwise.papers.results import ExhibitResults, MissingResult
 
 
 def judge_one_data_set(view: ExhibitResults, data: str) -> tuple[ClaimFinding, ...]:
@@ -76,36 +96,41 @@ def judge_weakest_class(view: ExhibitResults, role: str) -> tuple[ClaimFinding, 
 FIG9 = ("standard resnet50-imagenet", "robust-l2-3.0 resnet50-imagenet")
 KINDS = ("standard", "adversarial")
 ATTACKS = ("pgd", "clean")
-RULES = (
-    VerdictRule("C1", "benz2021/fig1", judge_class_differences, one_word_cases("standard")),
-    VerdictRule("C1", "benz2021/fig2", judge_class_differences, one_word_cases("adversarial")),
-    VerdictRule("C2", "benz2021/fig2", judge_widening, tuple(("benz2021/fig1", *KINDS, attack) for attack in ATTACKS)),
-    VerdictRule("C3", "benz2021/fig3", judge_one_data_set, one_word_cases("mnist", "svhn")),
-    VerdictRule("C3", "benz2021/fig4", judge_one_data_set, one_word_cases("cifar10", "cifar100")),
-    VerdictRule("C3", "benz2021/fig5", judge_one_data_set, one_word_cases("tiny-imagenet", "standard")),
-    VerdictRule("C3", "benz2021/fig6", judge_profiles),
-    VerdictRule("C2", "benz2021/fig9", judge_widening, (("benz2021/fig9", *FIG9, "clean"),)),
-    VerdictRule("C4", "benz2021/fig9", judge_profiles),
-    VerdictRule("C3", "benz2021/fig11", judge_profiles),
-    VerdictRule("C5", "benz2021/fig11", judge_robust_agreement),
-    VerdictRule("C6", "benz2021/fig12", judge_confusions, (("standard", "clean"),)),
-    VerdictRule("C6", "benz2021/fig13", judge_confusions, (("standard", "clean"),)),
-    VerdictRule("C3", "benz2021/fig14", judge_construction, one_word_cases("matched", "targeted_set")),
+RULES: tuple[VerdictRule, ...] = (
+    VerdictRule(CLASSES_DIFFER, "benz2021/fig1", judge_class_differences, one_word_cases("standard")),
+    VerdictRule(CLASSES_DIFFER, "benz2021/fig2", judge_class_differences, one_word_cases("adversarial")),
     VerdictRule(
-        "C23",
+        TRAINING_WIDENS_SPREAD,
+        "benz2021/fig2",
+        judge_widening,
+        tuple(("benz2021/fig1", *KINDS, attack) for attack in ATTACKS),
+    ),
+    VerdictRule(ARCHITECTURES_AGREE, "benz2021/fig3", judge_one_data_set, one_word_cases("mnist", "svhn")),
+    VerdictRule(ARCHITECTURES_AGREE, "benz2021/fig4", judge_one_data_set, one_word_cases("cifar10", "cifar100")),
+    VerdictRule(ARCHITECTURES_AGREE, "benz2021/fig5", judge_one_data_set, one_word_cases("tiny-imagenet", "standard")),
+    VerdictRule(ARCHITECTURES_AGREE, "benz2021/fig6", judge_profiles),
+    VerdictRule(TRAINING_WIDENS_SPREAD, "benz2021/fig9", judge_widening, (("benz2021/fig9", *FIG9, "clean"),)),
+    VerdictRule(TRAININGS_AGREE, "benz2021/fig9", judge_profiles),
+    VerdictRule(ARCHITECTURES_AGREE, "benz2021/fig11", judge_profiles),
+    VerdictRule(ROBUST_NETWORKS_AGREE_MORE, "benz2021/fig11", judge_robust_agreement),
+    VerdictRule(CONFUSIONS_ARE_MUTUAL, "benz2021/fig12", judge_confusions, (("standard", "clean"),)),
+    VerdictRule(CONFUSIONS_ARE_MUTUAL, "benz2021/fig13", judge_confusions, (("standard", "clean"),)),
+    VerdictRule(ARCHITECTURES_AGREE, "benz2021/fig14", judge_construction, one_word_cases("matched", "targeted_set")),
+    VerdictRule(
+        FAIR_WEIGHTS_NARROW_SPREAD,
         "benz2021/fig15",
         judge_fair_weights,
         (("standard", "clean"), ("adversarial", "clean"), ("adversarial", "pgd")),
     ),
-    VerdictRule("C24", "benz2021/fig16", judge_weakest_class, one_word_cases("standard")),
+    VerdictRule(CORRUPTIONS_CHANGE_WEAKEST_CLASS, "benz2021/fig16", judge_weakest_class, one_word_cases("standard")),
     VerdictRule(
-        "C1",
+        CLASSES_DIFFER,
         "benz2021/protocol",
         judge_class_differences,
         one_word_cases(*(f"{data} {kind}" for data in PROTOCOL_SETS for kind in KINDS)),
     ),
     VerdictRule(
-        "C2",
+        TRAINING_WIDENS_SPREAD,
         "benz2021/protocol",
         judge_widening,
         tuple(
@@ -114,6 +139,11 @@ RULES = (
             for attack in ATTACKS
         ),
     ),
-    VerdictRule("C4", "benz2021/protocol", judge_one_data_set, one_word_cases(*PROTOCOL_SETS)),
-    VerdictRule("C24", "benz2021/protocol", judge_weakest_class, one_word_cases("corruptions, adversarial")),
+    VerdictRule(TRAININGS_AGREE, "benz2021/protocol", judge_one_data_set, one_word_cases(*PROTOCOL_SETS)),
+    VerdictRule(
+        CORRUPTIONS_CHANGE_WEAKEST_CLASS,
+        "benz2021/protocol",
+        judge_weakest_class,
+        one_word_cases("corruptions, adversarial"),
+    ),
 )

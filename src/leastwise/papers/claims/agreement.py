@@ -15,6 +15,7 @@ from leastwise.insight.confusion import ConfusionMatrix, count_confusions, count
 from leastwise.insight.dynamics import measure_convergence
 from leastwise.papers.claims.base import (
     Accuracies,
+    Claim,
     ClaimDecision,
     ClaimFinding,
     above,
@@ -136,3 +137,64 @@ def similarity_predicts_error(similarity: ClassValues, error: ClassValues) -> tu
     """C19: rank correlation of similarity to cat in standard training with the error of telling the two apart."""
     found = rank_correlation(similarity, error)
     return (above("rank correlation of similarity and error", found.rho, found.low, found.high, p=found.p),)
+
+
+ARCHITECTURES_AGREE = Claim(
+    "C3",
+    ("benz2021",),
+    "Architectures, optimisers and kinds of features find the same classes hard.",
+    "cosines of deviations, permutation null",
+    (profiles_agree,),
+)
+TRAININGS_AGREE = Claim(
+    "C4",
+    ("benz2021",),
+    "Standard and adversarial training find the same classes hard.",
+    "cosine of deviations, permutation null",
+    (profiles_agree,),
+)
+ROBUST_NETWORKS_AGREE_MORE = Claim(
+    "C5",
+    ("benz2021",),
+    "Robust networks agree more than standard ones.",
+    "difference of mean cosines",
+    (robust_agree_more,),
+)
+CONFUSIONS_ARE_MUTUAL = Claim(
+    "C6",
+    ("benz2021", "tian2021"),
+    "Confusion is mutual and stays inside superclasses.",
+    "correlation of the confusions with their mirror image; share inside against chance",
+    (confusions_are_mutual_and_near,),
+)
+CONVERGENCE_PREDICTS_ROBUSTNESS = Claim(
+    "C16",
+    ("ahn",),
+    "Clean training convergence predicts the robustness of a class.",
+    "rank correlation over classes",
+    (convergence_predicts,),
+)
+METHODS_SHARE_HARD_GROUPS = Claim(
+    "C17",
+    ("ahn",),
+    "Superclasses that are hard for one method are hard for all.",
+    "Kendall's W over methods",
+    (same_hard_groups,),
+)
+SIMILARITY_PREDICTS_ERROR = Claim(
+    "C19",
+    ("tradeoff2022",),
+    "Similarity to cat in standard training predicts the error of telling cat apart in adversarial training.",
+    "rank correlation over classes",
+    (similarity_predicts_error,),
+)
+
+AGREEMENT_CLAIMS = (
+    ARCHITECTURES_AGREE,
+    TRAININGS_AGREE,
+    ROBUST_NETWORKS_AGREE_MORE,
+    CONFUSIONS_ARE_MUTUAL,
+    CONVERGENCE_PREDICTS_ROBUSTNESS,
+    METHODS_SHARE_HARD_GROUPS,
+    SIMILARITY_PREDICTS_ERROR,
+)

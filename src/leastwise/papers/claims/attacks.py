@@ -15,6 +15,7 @@ from leastwise.insight.homing import estimate_homing_gain, measure_homing
 from leastwise.insight.outputs import cvc
 from leastwise.papers.claims.base import (
     Accuracies,
+    Claim,
     ClaimFinding,
     above,
     average,
@@ -142,3 +143,64 @@ def backgrounds_drive_adversarial_confusion(
     low = (q - p) - float(np.hypot(q - q_low, p_high - p))
     high = (q - p) + float(np.hypot(q_high - q, p - p_low))
     return (above(what, q - p, low, high, unit="points"),)
+
+
+STRONGER_ATTACKS_GAIN_ON_WEAK = Claim(
+    "C7",
+    ("tian2021",),
+    "Stronger white-box attacks gain mostly on weak classes.",
+    "slope of (FGSM − PGD) on class robustness",
+    (gains_on_weak_classes,),
+)
+QUERIES_GAIN_ON_WEAK = Claim(
+    "C8",
+    ("tian2021",),
+    "Query attacks beat transfer mostly on weak classes.",
+    "slope of (transfer − NAttack) on class robustness",
+    (gains_on_weak_classes,),
+)
+TEMPERATURE_IS_STRONGER = Claim(
+    "C9",
+    ("tian2021",),
+    "Temperature-PGD is stronger than PGD, mostly where confidence is smooth.",
+    "paired difference; rank correlation of its classes with CVC",
+    (temperature_gains_where_smooth,),
+)
+ANIMALS_ARE_SMOOTHER = Claim(
+    "C10",
+    ("tian2021",),
+    "Confidence is smoother for animals than for vehicles.",
+    "difference of mean CVC",
+    (confidence_is_smoother,),
+)
+IMAGES_COME_HOME = Claim(
+    "C11",
+    ("tian2021",),
+    "Many misclassified images come home when their confound class is removed, and it is mostly one class.",
+    "coming home against coming right without another class; share of the main confound class",
+    (homing_is_common_and_pairwise,),
+)
+SMALL_BETA_OF_DOG_LIFTS_CAT = Claim(
+    "C12",
+    ("tian2021",),
+    "A smaller beta for dog lifts cat.",
+    "paired difference on cats",
+    (class_is_lifted,),
+)
+BACKGROUNDS_DRIVE_CONFUSION = Claim(
+    "C13",
+    ("tian2021",),
+    "Backgrounds drive adversarial, not natural, confusion.",
+    "share of confusions inside colour groups, attacked minus natural",
+    (backgrounds_drive_adversarial_confusion,),
+)
+
+ATTACKS_CLAIMS = (
+    STRONGER_ATTACKS_GAIN_ON_WEAK,
+    QUERIES_GAIN_ON_WEAK,
+    TEMPERATURE_IS_STRONGER,
+    ANIMALS_ARE_SMOOTHER,
+    IMAGES_COME_HOME,
+    SMALL_BETA_OF_DOG_LIFTS_CAT,
+    BACKGROUNDS_DRIVE_CONFUSION,
+)

@@ -37,11 +37,18 @@ class ClaimFinding:
 
 @dataclass(frozen=True)
 class Claim:
-    id: str
+    """A statement of the papers, what is measured to decide it, and the tests that do."""
+
+    id: str  # C and a number
     papers: tuple[str, ...]
     statement: str
     statistic: str
     tests: tuple[Callable[..., tuple[ClaimFinding, ...]], ...]
+
+    @property
+    def number(self) -> int:
+        """What claims are sorted by."""
+        return int(self.id.removeprefix("C"))
 
 
 def above(

@@ -7,7 +7,7 @@ from scipy.special import bdtrc, ndtri
 
 from leastwise.audit.evidence import Evidence
 from leastwise.insight.accuracy_drop import resample_accuracies
-from leastwise.papers.claims.base import ClaimFinding, above, average, bootstrap_change, share_images, worst
+from leastwise.papers.claims.base import Claim, ClaimFinding, above, average, bootstrap_change, share_images, worst
 from leastwise.statistics.intervals import CONFIDENCE, ClassValues, exact_interval
 
 
@@ -92,3 +92,32 @@ def allows_a_larger_weight(
     low, high = np.quantile(drawn, [tail, 1 - tail])
     value = float(difference(average(same.accuracies(), same.n)))
     return (above("difference of the most robust weights", value, float(low), float(high)),)
+
+
+SIMILARITY_RISES = Claim(
+    "C18",
+    ("tradeoff2022",),
+    "Adversarial training raises the similarity of classes, class by class, and lowers their variance.",
+    "sign tests over classes",
+    (similarity_rises_and_variance_falls, similarity_rises),
+)
+SMOOTHING_LIFTS_WORST_CLASS = Claim(
+    "C20",
+    ("tradeoff2022",),
+    "Label smoothing and maximum entropy lower similarity and variance and lift the worst class.",
+    "sign tests over classes; paired difference of the worst class",
+    (smoothing_lowers, worst_class_rises),
+)
+ENTROPY_ALLOWS_LARGER_WEIGHT = Claim(
+    "C21",
+    ("tradeoff2022",),
+    "TRADES has a higher entropy than PGD-AT, and maximum entropy allows a larger lambda.",
+    "difference of mean entropy; difference of the most robust lambdas",
+    (entropy_is_higher, allows_a_larger_weight),
+)
+
+FEATURES_CLAIMS = (
+    SIMILARITY_RISES,
+    SMOOTHING_LIFTS_WORST_CLASS,
+    ENTROPY_ALLOWS_LARGER_WEIGHT,
+)

@@ -9,6 +9,7 @@ from leastwise.audit.evidence import Evidence
 from leastwise.insight.accuracy_drop import joint_share
 from leastwise.papers.claims.base import (
     Accuracies,
+    Claim,
     ClaimDecision,
     ClaimFinding,
     above,
@@ -169,3 +170,64 @@ def weakest_class_changes(evidence: Evidence, base: str, conditions: Sequence[st
             )
         )
     return tuple(found)
+
+
+CLASSES_DIFFER = Claim(
+    "C1",
+    ("benz2021", "tian2021"),
+    "Classes differ even where the data are balanced.",
+    "deviation over classes without sampling noise; test of equal accuracy",
+    (classes_differ,),
+)
+TRAINING_WIDENS_SPREAD = Claim(
+    "C2",
+    ("benz2021", "tian2021"),
+    "Adversarial training widens the spread of the classes.",
+    "differences of de-biased CV and of MCD: robust or natural after, natural before",
+    (spread_widens,),
+)
+RADIUS_WIDENS_SPREAD = Claim(
+    "C14",
+    ("ahn",),
+    "With the radius of training clean accuracy falls and the spread rises; robustness rises up to 8/255 only.",
+    "slopes over the radius; robustness gained up to 8/255, and beyond",
+    (radius_trends,),
+)
+FAIRNESS_COSTS_AVERAGE = Claim(
+    "C15",
+    ("ahn",),
+    "FRL and CFA give average accuracy for a smaller spread.",
+    "paired differences of average, worst class and deviation",
+    (average_for_spread,),
+)
+TWO_CLASSES_CARRY_THE_DROP = Claim(
+    "C22",
+    ("tradeoff2022",),
+    "Two classes carry almost half of the fall of accuracy.",
+    "share of bird and cat with a bootstrap interval",
+    (few_classes_carry_the_drop,),
+)
+FAIR_WEIGHTS_NARROW_SPREAD = Claim(
+    "C23",
+    ("benz2021",),
+    "Fair weights narrow the spread at a small cost on average.",
+    "paired differences of deviation and average",
+    (fair_weights_narrow,),
+)
+CORRUPTIONS_CHANGE_WEAKEST_CLASS = Claim(
+    "C24",
+    ("benz2021",),
+    "Under corruptions another class is the weakest.",
+    "probability that the worst class is another",
+    (weakest_class_changes,),
+)
+
+SPREAD_CLAIMS = (
+    CLASSES_DIFFER,
+    TRAINING_WIDENS_SPREAD,
+    RADIUS_WIDENS_SPREAD,
+    FAIRNESS_COSTS_AVERAGE,
+    TWO_CLASSES_CARRY_THE_DROP,
+    FAIR_WEIGHTS_NARROW_SPREAD,
+    CORRUPTIONS_CHANGE_WEAKEST_CLASS,
+)

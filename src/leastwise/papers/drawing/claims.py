@@ -1,15 +1,15 @@
 """The end of a page: what the paper claims, what was found, and what that decides."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from leastwise.papers.claims.base import ClaimFinding
-from leastwise.papers.claims.table import CLAIMS
 from leastwise.papers.drawing.inputs import DrawingInput
 from leastwise.papers.drawing.tables import UNDEFINED, escape_symbols, format_number
-from leastwise.papers.exhibit import Exhibit
-from leastwise.papers.results import ClaimVerdict, MissingResult
+from leastwise.papers.judge import ClaimVerdict
+from leastwise.papers.results import MissingResult
 from leastwise.report.charts.heatmap import format_cell
 from leastwise.report.export import csv_text
 
@@ -121,28 +121,23 @@ def format_alike(*values: float) -> tuple[str, ...]:
 
 
 def list_claim_rows(
-    judged: Sequence[ClaimVerdict], exhibits: Sequence[Exhibit], scale: str, inputs: dict[str, DrawingInput]
+    verdicts: Sequence[ClaimVerdict], scale: str, inputs: Mapping[str, DrawingInput]
 ) -> tuple[ClaimRow, ...]:
-    """In the order of the claims; only of the exhibits that are on the page."""
-    shown = {one.id for one in exhibits}
+    """A row for each number that speaks to a claim, in the order of the claims; `inputs` by exhibit."""
     found = []
-    for one in sorted(judged, key=lambda one: int(one.claim[1:])):
-        if one.exhibit not in shown:
-            continue
-        said = CLAIMS[one.claim].statement
+    for one in sorted(verdicts, key=lambda one: one.claim.number):
+        make = partial(ClaimRow, one.claim.id, one.claim.statement, one.exhibit, one.on, scale)
         verdict = SMOKE if scale == "smoke" else one.verdict
         if not one.findings:
-            why = explain_missing_case(inputs[one.exhibit], one)
             lacking = SMOKE if scale == "smoke" else NOT_MEASURED
-            found.append(ClaimRow(one.claim, said, one.exhibit, one.on, scale, None, lacking, why))
-        for number in one.findings:
-            found.append(ClaimRow(one.claim, said, one.exhibit, one.on, scale, number, verdict))
+            found.append(make(None, lacking, explain_missing_case(inputs[one.exhibit], one)))
+        found += [make(number, verdict) for number in one.findings]
     return tuple(found)
 
 
 def explain_missing_case(inputs: DrawingInput, judged: ClaimVerdict) -> str:
     """What is missing, and why: of the roles that the case names, or else of all of the exhibit."""
-    named = [role for role in inputs.roles if role in judged.on.split("; ")]
+    named = [role for role in inputs.roles if role in judged.measured_on]
     whys = []
     for role in named or inputs.roles:
         try:

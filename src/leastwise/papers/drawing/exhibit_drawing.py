@@ -2,13 +2,13 @@
 
 import base64
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Float
 
-from leastwise.papers.drawing.inputs import OurCells
+from leastwise.papers.drawing.inputs import DrawingInput, OurCells
 from leastwise.report.figures import Figure
 
 
@@ -39,6 +39,9 @@ class ExhibitDrawing:
             tuple(dict.fromkeys((*self.notes, *other.notes))),
             self.pairs or other.pairs,
         )
+
+
+Drawings = Mapping[str, Callable[[DrawingInput], ExhibitDrawing]]  # by the ids of the exhibits
 
 
 def join_drawings(parts: Iterable[ExhibitDrawing]) -> ExhibitDrawing:

@@ -7,7 +7,7 @@ import numpy as np
 from leastwise.insight.homing import estimate_homing_gain, measure_homing
 from leastwise.insight.outputs import cvc
 from leastwise.papers.build import dataset
-from leastwise.papers.drawing.exhibit_drawing import CaptionedImage, ExhibitDrawing, encode_png, join_drawings
+from leastwise.papers.drawing.exhibit_drawing import CaptionedImage, Drawings, ExhibitDrawing, encode_png, join_drawings
 from leastwise.papers.drawing.figures import COUNTS, class_line_figure, confusion_figure, draw_epochs, matrix_figure
 from leastwise.papers.drawing.inputs import CellValue, DrawingInput, OurCells, explain_missing, find_audits
 from leastwise.papers.drawing.values import class_accuracy, compute_cell, count_taken_for, mcd, overall
@@ -207,7 +207,7 @@ def fig6(inputs: DrawingInput) -> ExhibitDrawing:
     return ExhibitDrawing(images=tuple(one for some in images.values() for one in some), notes=explain_missing(missing))
 
 
-DRAWINGS = {
+DRAWINGS: Drawings = {
     "tian2021/fig1": fig1,
     "tian2021/fig2": fig2,
     "tian2021/table1": table1,

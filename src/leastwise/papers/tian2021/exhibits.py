@@ -3,7 +3,7 @@
 import numpy as np
 
 from leastwise.data.classes import CIFAR10
-from leastwise.papers.exhibit import LAST_STEP, Exhibit, Paper
+from leastwise.papers.exhibit import Exhibit
 from leastwise.papers.recipes import Images, Measured, Settings, Threat, Trained
 
 CAT, DOG = 3, 5
@@ -127,7 +127,6 @@ EXHIBITS = (
             IMAGENET,
             TWELVE,
         ),
-        ("C1",),
     ),
     Exhibit(
         "tian2021/fig2",
@@ -135,7 +134,6 @@ EXHIBITS = (
         "six matrices in percent with their symmetry",
         {data: robust(data) for data in ALL_SIX},
         (BATCH, STL_SIZE, IMAGENET),
-        ("C6",),
     ),
     Exhibit(
         "tian2021/table1",
@@ -154,7 +152,6 @@ EXHIBITS = (
             "the step of FGSM behind its random start is not given: eps",
             "which 200 images of a class are attacked is not said: the first",
         ),
-        ("C1", "C7", "C8"),
     ),
     Exhibit("tian2021/table2", "Superclasses of CIFAR-10 and STL-10", "classes by superclass", {}),
     Exhibit(
@@ -163,7 +160,6 @@ EXHIBITS = (
         "bars by class and defence",
         {name: wide_tested(net, "clean", "pgd20") for name, net in DEFENCES.items()},
         (BATCH, WIDE_SHAPE, WIDE_TRAINING, "natural or adversarial images is not said: natural"),
-        ("C10",),
     ),
     Exhibit(
         "tian2021/fig3bcd",
@@ -188,7 +184,6 @@ EXHIBITS = (
         "rows by defence and 1/T: total, ten classes, CV, MCD, each with its change from PGD",
         {name: wide_tested(net, "clean", "pgd20", "tpgd20-grid") for name, net in DEFENCES.items()},
         (BATCH, WIDE_SHAPE, WIDE_TRAINING, TEMPERATURE),
-        ("C9",),
     ),
     Exhibit(
         "tian2021/fig4a",
@@ -196,7 +191,6 @@ EXHIBITS = (
         "10×10 counts, diagonal hidden",
         {"full": FULL},
         (BATCH,),
-        ("C6",),
     ),
     Exhibit(
         "tian2021/fig4b",
@@ -205,7 +199,6 @@ EXHIBITS = (
         {"full": FULL}
         | {f"without {c}": tested(network("cifar10", "pgd-at", ("removed", c))) for c in range(len(CIFAR10))},
         (BATCH, "outputs of a retrained network are not said: one less, numbered anew"),
-        ("C11",),
     ),
     Exhibit(
         "tian2021/fig4c",
@@ -219,7 +212,6 @@ EXHIBITS = (
             TEMPERATURE,
             "most values of beta stand only in the figure: 0.5, 1, 2, 4, 6, 8, 10",
         ),
-        ("C12",),
     ),
     Exhibit(
         "tian2021/fig5",
@@ -239,7 +231,6 @@ EXHIBITS = (
             "colours and groups stand only in the figure (2 and 3 share one, 2 and 5 do not): 0–4 on red, 5–9 on blue",
             "40 steps of 0.01 do not reach a radius of 0.5: steps of 0.025",
         ),
-        ("C13",),
     ),
     Exhibit(
         "tian2021/fig6",
@@ -270,7 +261,6 @@ EXHIBITS = (
             "white, adjusted": wide_tested(with_beta_of_dog(0.5), "clean", "tpgd20-grid", data=WHITE_CATS),
         },
         (BATCH, WIDE_SHAPE, WIDE_TRAINING, TEMPERATURE, MASKS),
-        ("C12",),
     ),
     Exhibit(
         "tian2021/table5",
@@ -287,16 +277,5 @@ EXHIBITS = (
             IMAGENET,
             "CIFAR-100 and ImageNet seem to be of twelve classes: of all, and of twelve with seed 0",
         ),
-        ("C1", "C2"),
     ),
-)
-
-PAPER = Paper(
-    "tian2021",
-    "Analysis and Applications of Class-wise Robustness in Adversarial Training",
-    "Tian, Kuang, Jiang, Wu, Wang",
-    "KDD 2021",
-    0,
-    EXHIBITS,
-    (LAST_STEP,),
 )

@@ -1,7 +1,14 @@
 """What the exhibits of Tian et al. decide."""
 
-from leastwise.papers.claim_tests import judge_class_differences, judge_confusions, judge_widening
+from leastwise.papers.claims.agreement import CONFUSIONS_ARE_MUTUAL
 from leastwise.papers.claims.attacks import (
+    ANIMALS_ARE_SMOOTHER,
+    BACKGROUNDS_DRIVE_CONFUSION,
+    IMAGES_COME_HOME,
+    QUERIES_GAIN_ON_WEAK,
+    SMALL_BETA_OF_DOG_LIFTS_CAT,
+    STRONGER_ATTACKS_GAIN_ON_WEAK,
+    TEMPERATURE_IS_STRONGER,
     backgrounds_drive_adversarial_confusion,
     class_is_lifted,
     confidence_is_smoother,
@@ -10,7 +17,15 @@ from leastwise.papers.claims.attacks import (
     temperature_gains_where_smooth,
 )
 from leastwise.papers.claims.base import ClaimFinding
-from leastwise.papers.results import ExhibitResults, MissingResult, VerdictRule, one_word_cases
+from leastwise.papers.claims.spread import CLASSES_DIFFER, TRAINING_WIDENS_SPREAD
+from leastwise.papers.judge import (
+    VerdictRule,
+    judge_class_differences,
+    judge_confusions,
+    judge_widening,
+    one_word_cases,
+)
+from leastwise.papers.results import ExhibitResults, MissingResult
 from leastwise.papers.tian2021.exhibits import ALL_SIX, CAT, DEFENCES
 
 
@@ -56,27 +71,27 @@ def judge_backgrounds(view: ExhibitResults) -> tuple[ClaimFinding, ...]:
 
 
 FOUR = one_word_cases(*DEFENCES)
-RULES = (
-    VerdictRule("C1", "tian2021/fig1", judge_class_differences, one_word_cases(*ALL_SIX)),
-    VerdictRule("C1", "tian2021/table1", judge_class_differences, FOUR),
-    VerdictRule("C6", "tian2021/fig2", judge_confusions, tuple((data, "pgd") for data in ALL_SIX)),
-    VerdictRule("C6", "tian2021/fig4a", judge_confusions, (("full", "pgd"),)),
-    VerdictRule("C7", "tian2021/table1", judge_stronger_attacks, FOUR),
-    VerdictRule("C8", "tian2021/table1", judge_query_attacks, FOUR),
-    VerdictRule("C9", "tian2021/table3", judge_temperature, FOUR),
-    VerdictRule("C10", "tian2021/fig3a", judge_smoothness, FOUR),
-    VerdictRule("C11", "tian2021/fig4b", judge_homing),
-    VerdictRule("C12", "tian2021/fig4c", judge_lift, (("6", "0.5"),)),
-    VerdictRule("C12", "tian2021/table4", judge_lift, (("white", "white, adjusted"),)),
-    VerdictRule("C13", "tian2021/fig5", judge_backgrounds),
+RULES: tuple[VerdictRule, ...] = (
+    VerdictRule(CLASSES_DIFFER, "tian2021/fig1", judge_class_differences, one_word_cases(*ALL_SIX)),
+    VerdictRule(CLASSES_DIFFER, "tian2021/table1", judge_class_differences, FOUR),
+    VerdictRule(CONFUSIONS_ARE_MUTUAL, "tian2021/fig2", judge_confusions, tuple((data, "pgd") for data in ALL_SIX)),
+    VerdictRule(CONFUSIONS_ARE_MUTUAL, "tian2021/fig4a", judge_confusions, (("full", "pgd"),)),
+    VerdictRule(STRONGER_ATTACKS_GAIN_ON_WEAK, "tian2021/table1", judge_stronger_attacks, FOUR),
+    VerdictRule(QUERIES_GAIN_ON_WEAK, "tian2021/table1", judge_query_attacks, FOUR),
+    VerdictRule(TEMPERATURE_IS_STRONGER, "tian2021/table3", judge_temperature, FOUR),
+    VerdictRule(ANIMALS_ARE_SMOOTHER, "tian2021/fig3a", judge_smoothness, FOUR),
+    VerdictRule(IMAGES_COME_HOME, "tian2021/fig4b", judge_homing),
+    VerdictRule(SMALL_BETA_OF_DOG_LIFTS_CAT, "tian2021/fig4c", judge_lift, (("6", "0.5"),)),
+    VerdictRule(SMALL_BETA_OF_DOG_LIFTS_CAT, "tian2021/table4", judge_lift, (("white", "white, adjusted"),)),
+    VerdictRule(BACKGROUNDS_DRIVE_CONFUSION, "tian2021/fig5", judge_backgrounds),
     VerdictRule(
-        "C1",
+        CLASSES_DIFFER,
         "tian2021/table5",
         judge_class_differences,
         one_word_cases(*(f"{data}, {kind}" for data in ALL_SIX for kind in ("standard", "adversarial"))),
     ),
     VerdictRule(
-        "C2",
+        TRAINING_WIDENS_SPREAD,
         "tian2021/table5",
         judge_widening,
         tuple(

@@ -9,7 +9,7 @@ from leastwise.insight.accuracy_drop import drop_shares, joint_share
 from leastwise.insight.features import cosines, inter_class_similarity, intra_class_variance
 from leastwise.insight.outputs import entropy
 from leastwise.papers.claims.base import SharedImages, share_images
-from leastwise.papers.drawing.exhibit_drawing import ExhibitDrawing, join_drawings
+from leastwise.papers.drawing.exhibit_drawing import Drawings, ExhibitDrawing, join_drawings
 from leastwise.papers.drawing.figures import class_accuracies, class_line_figure
 from leastwise.papers.drawing.inputs import (
     DrawingInput,
@@ -278,7 +278,7 @@ def fig8(inputs: DrawingInput) -> ExhibitDrawing:
     return join_drawings(parts)
 
 
-DRAWINGS = {
+DRAWINGS: Drawings = {
     "tradeoff2022/fig1ab": fig1ab,
     "tradeoff2022/fig1c": fig1c,
     "tradeoff2022/fig2": lambda inputs: draw_shapes(inputs, inputs.roles),

@@ -1,7 +1,7 @@
 """Understanding the robustness-accuracy tradeoff by rethinking robust fairness (submitted to ICLR 2022, anonymous)."""
 
 from leastwise.data.classes import CIFAR10
-from leastwise.papers.exhibit import BN, LAST_STEP, Exhibit, Paper
+from leastwise.papers.exhibit import BN, Exhibit
 from leastwise.papers.recipes import Images, Measured, Settings, Threat, Trained
 
 BIRD, CAR, CAT = 2, 1, 3
@@ -79,7 +79,6 @@ EXHIBITS = (
         "two panels of lines by class, standard and adversarial training: natural and PGD-10 error",
         {"ST": measured(ST, *FIGURE), "PGD-AT": measured(PGD_AT, *FIGURE)},
         (BN, TEST_STEP, ON_TEST),
-        ("C2",),
     ),
     Exhibit(
         "tradeoff2022/fig1c",
@@ -87,7 +86,6 @@ EXHIBITS = (
         "a bar of shares",
         {"ST": measured(ST, *FIGURE), "PGD-AT": measured(PGD_AT, *FIGURE)},
         (BN, ON_TEST),
-        ("C22",),
         (BIRD, CAT),
     ),
     Exhibit(
@@ -96,7 +94,6 @@ EXHIBITS = (
         "two panels of lines by class, and the pooled variance beside them",
         {name: measured(net, features=True) for name, net in (("ST", ST), ("PGD-AT", PGD_AT), ("TRADES", trades()))},
         (BN, ON_TEST, VARIANCE),
-        ("C18",),
     ),
     Exhibit(
         "tradeoff2022/fig3",
@@ -112,7 +109,6 @@ EXHIBITS = (
         {f"single {c}": measured(single(c), features=True) for c in range(len(CIFAR10))}
         | {"ST": measured(network(arch="resnet18+2d"), features=True)},
         (BN, TWO_D),
-        ("C18",),
     ),
     Exhibit(
         "tradeoff2022/fig5",
@@ -129,7 +125,6 @@ EXHIBITS = (
         }
         | {"ST": measured(ST, features=True)},
         (BN, TEST_STEP, ON_TEST),
-        ("C19",),
     ),
     Exhibit(
         "tradeoff2022/fig6",
@@ -147,7 +142,6 @@ EXHIBITS = (
             )
         },
         (BN, *LS, ON_TEST, VARIANCE, "weights of ME-AT and ME-TRADES are not said: 0.5; 1 with lambda 15"),
-        ("C20",),
     ),
     Exhibit(
         "tradeoff2022/table1",
@@ -175,7 +169,6 @@ EXHIBITS = (
             for name, net in (("PGD-AT", PGD_AT), ("TRADES", trades()))
         },
         (BN, TEST_STEP, ON_TEST),
-        ("C21",),
     ),
     Exhibit(
         "tradeoff2022/table2",
@@ -184,7 +177,6 @@ EXHIBITS = (
         {f"TRADES λ={lam:g}": measured(trades(lam), *TABLE) for lam in (6.0, 9.0, 12.0, 15.0)}
         | {f"ME-TRADES β=1 λ={lam:g}": measured(me_trades(lam), *TABLE) for lam in (15.0, 18.0, 24.0, 27.0)},
         (BN, TEST_STEP, CW, ON_TEST),
-        ("C21",),
     ),
     Exhibit(
         "tradeoff2022/table3",
@@ -211,7 +203,6 @@ EXHIBITS = (
             )
         },
         (BN, TEST_STEP, CW, *LS, ON_TEST),
-        ("C20",),
     ),
     Exhibit(
         "tradeoff2022/table5",
@@ -259,14 +250,4 @@ EXHIBITS = (
         | {"PGD-AT": measured(PGD_AT, features=True)},
         (BN, ON_TEST, VARIANCE),
     ),
-)
-
-PAPER = Paper(
-    "tradeoff2022",
-    "Understanding the robustness-accuracy tradeoff by rethinking robust fairness",
-    "Anonymous",
-    "Submitted to ICLR 2022",
-    0,
-    EXHIBITS,
-    (LAST_STEP,),
 )

@@ -4,10 +4,12 @@ import numpy as np
 
 from leastwise.audit.evidence import Evidence
 from leastwise.insight.features import cosines
-from leastwise.papers.claim_tests import judge_widening
-from leastwise.papers.claims.agreement import similarity_predicts_error
+from leastwise.papers.claims.agreement import SIMILARITY_PREDICTS_ERROR, similarity_predicts_error
 from leastwise.papers.claims.base import ClaimFinding
 from leastwise.papers.claims.features import (
+    ENTROPY_ALLOWS_LARGER_WEIGHT,
+    SIMILARITY_RISES,
+    SMOOTHING_LIFTS_WORST_CLASS,
     allows_a_larger_weight,
     entropy_is_higher,
     similarity_rises,
@@ -15,8 +17,13 @@ from leastwise.papers.claims.features import (
     smoothing_lowers,
     worst_class_rises,
 )
-from leastwise.papers.claims.spread import few_classes_carry_the_drop
-from leastwise.papers.results import ExhibitResults, VerdictRule, one_word_cases
+from leastwise.papers.claims.spread import (
+    TRAINING_WIDENS_SPREAD,
+    TWO_CLASSES_CARRY_THE_DROP,
+    few_classes_carry_the_drop,
+)
+from leastwise.papers.judge import VerdictRule, judge_widening, one_word_cases
+from leastwise.papers.results import ExhibitResults
 from leastwise.papers.tradeoff2022.exhibits import BIRD, CAT
 
 
@@ -78,29 +85,29 @@ LIFTED = (
     ("TRADES λ=6", "ME-TRADES β=1 λ=15", "clean"),
     *(("TRADES λ=6", "ME-TRADES β=1 λ=27", attack) for attack in ATTACKS),
 )
-RULES = (
+RULES: tuple[VerdictRule, ...] = (
     VerdictRule(
-        "C2",
+        TRAINING_WIDENS_SPREAD,
         "tradeoff2022/fig1ab",
         judge_widening,
         tuple(("tradeoff2022/fig1ab", "ST", "PGD-AT", attack) for attack in ("pgd", "clean")),
     ),
-    VerdictRule("C22", "tradeoff2022/fig1c", judge_shares),
-    VerdictRule("C18", "tradeoff2022/fig2", judge_similarity, one_word_cases(*TWO)),
-    VerdictRule("C18", "tradeoff2022/fig4", judge_single_classes),
+    VerdictRule(TWO_CLASSES_CARRY_THE_DROP, "tradeoff2022/fig1c", judge_shares),
+    VerdictRule(SIMILARITY_RISES, "tradeoff2022/fig2", judge_similarity, one_word_cases(*TWO)),
+    VerdictRule(SIMILARITY_RISES, "tradeoff2022/fig4", judge_single_classes),
     VerdictRule(
-        "C19",
+        SIMILARITY_PREDICTS_ERROR,
         "tradeoff2022/fig5",
         judge_telling_apart,
         tuple((name, attack) for name in TWO for attack in ("clean", "pgd")),
     ),
     VerdictRule(
-        "C20",
+        SMOOTHING_LIFTS_WORST_CLASS,
         "tradeoff2022/fig6",
         judge_smoothing,
         (("PGD-AT", "PGD-AT+LS"), ("PGD-AT", "ME-AT"), ("TRADES", "TRADES+LS"), ("TRADES", "ME-TRADES")),
     ),
-    VerdictRule("C21", "tradeoff2022/fig7", judge_entropy, one_word_cases("clean", "pgd")),
-    VerdictRule("C20", "tradeoff2022/table4", judge_lift, LIFTED),
-    VerdictRule("C21", "tradeoff2022/table2", judge_weights, one_word_cases(*ATTACKS)),
+    VerdictRule(ENTROPY_ALLOWS_LARGER_WEIGHT, "tradeoff2022/fig7", judge_entropy, one_word_cases("clean", "pgd")),
+    VerdictRule(SMOOTHING_LIFTS_WORST_CLASS, "tradeoff2022/table4", judge_lift, LIFTED),
+    VerdictRule(ENTROPY_ALLOWS_LARGER_WEIGHT, "tradeoff2022/table2", judge_weights, one_word_cases(*ATTACKS)),
 )
