@@ -17,12 +17,12 @@ from leastwise.attacks import Linf
 from leastwise.models import build
 from leastwise.training import CFA, OneCycle, Training, Validation, fit
 from leastwise.training.awp import AWP
-from leastwise.training.distributed import joined
+from leastwise.training.distributed import join_ranks
 from leastwise.training.policies.weighting import FairWeighting
 from leastwise.training.registry import METHODS
 from tests.training.batches_and_losses import blobs
 torch.set_num_threads(1)
-ranks = joined("cpu")
+ranks = join_ranks("cpu")
 data = blobs((42, 27, 22, 12, 7), shape=(3, 8, 6))
 model = build(sys.argv[2], data.shape, data.k, seed=3).double()
 training = Training(
