@@ -28,7 +28,10 @@ verbs
 
 @runtime_checkable
 class Command(Protocol):
-    def run(self) -> int | None: ...
+    """A verb with its settings."""
+
+    def run(self) -> int | None:
+        """Do it, and return an exit code if it is not 0."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -67,6 +70,7 @@ def complain(text: str) -> None:
 
 
 def sentence(error: ValueError | OSError | RecursionError | MemoryError) -> str:
+    """A mistake as one sentence."""
     if isinstance(error, RecursionError):
         return "something in these files is nested too deeply to be read: check where they come from"
     if isinstance(error, MemoryError):

@@ -18,6 +18,7 @@ class ClassChange:
 
     @property
     def significant(self) -> bool:
+        """Whether chance does not explain the change."""
         return self.p < 1 - CONFIDENCE
 
 

@@ -41,11 +41,14 @@ CLEAN = "clean"
 
 @dataclass(frozen=True, eq=False)
 class Side:
+    """One model of a comparison, or several trainings of it."""
+
     name: str
     models: tuple[AuditedModel, ...]
 
     @property
     def first(self) -> Evidence:
+        """The evidence of the first training: names and labels are the same in all."""
         return self.models[0].evidence
 
     @property
@@ -54,6 +57,7 @@ class Side:
         return np.bincount(self.first.labels, minlength=self.first.k) > 0
 
     def hits(self, condition: str) -> list["np.ndarray"]:
+        """Which images each training classifies correctly."""
         return [model.evidence.correct(condition) for model in self.models]
 
     def accuracy(self, condition: str) -> "np.ndarray":
@@ -109,6 +113,7 @@ def short_name(text: str) -> str:
 
 
 def shared_conditions(found: Sequence[Side]) -> list[str]:
+    """The conditions that all models of all sides were audited under."""
     every = [model.evidence for side in found for model in side.models]
     return [name for name in every[0].conditions if all(name in one.conditions for one in every)]
 
@@ -198,6 +203,7 @@ def pareto_rows(found: Sequence[Side], shown: Sequence[str], condition: str) -> 
 
 
 def change_numbers(a: Side, b: Side, condition: str) -> dict[str, Any]:
+    """What side B changes against side A: overall and class by class."""
     x, y, labels, k = a.hits(condition), b.hits(condition), a.first.labels, a.first.k
     if len(x) == len(y) == 1:
         by_class = compare_class_wise(x[0], y[0], labels, k)
@@ -226,6 +232,7 @@ def change_numbers(a: Side, b: Side, condition: str) -> dict[str, Any]:
 
 
 def pair_block(found: PairedComparison, p: float) -> dict[str, Any]:
+    """The difference of two single models as plain values."""
     return {
         "n": found.n,
         "difference": finite_or_none(found.difference),
@@ -239,6 +246,7 @@ def pair_block(found: PairedComparison, p: float) -> dict[str, Any]:
 
 
 def group_block(found: GroupDifference, decisive: GroupDifference) -> dict[str, Any]:
+    """The difference of two groups of trainings as plain values; `decisive` is the wider interval that marks it."""
     return {
         "n": found.n,
         "difference": finite_or_none(found.difference),
@@ -251,6 +259,7 @@ def group_block(found: GroupDifference, decisive: GroupDifference) -> dict[str, 
 
 
 def profile_agreement(a: Side, b: Side, condition: str) -> dict[str, Any]:
+    """How alike two sides order the classes."""
     found = measure_agreement(a.accuracy(condition), b.accuracy(condition))
     return {
         "kendall": finite_or_none(found.kendall),
@@ -260,6 +269,7 @@ def profile_agreement(a: Side, b: Side, condition: str) -> dict[str, Any]:
 
 
 def print_comparison(console: Console, made: dict[str, Any]) -> None:
+    """Show a comparison in the terminal."""
     condition = made["condition"]
     say(console, f"{made['images']:,} images, the same for all models; accuracy in %", style="bold")
     console.print(pareto_table(made))
@@ -288,6 +298,7 @@ def print_comparison(console: Console, made: dict[str, Any]) -> None:
 
 
 def pareto_table(made: dict[str, Any]) -> Table:
+    """A row per side: accuracies, worst class, ρ, and whether another side dominates it."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("model", overflow="fold")
     for name in [*made["models"][0]["overall"], "worst class", "ρ", ""]:
@@ -301,6 +312,7 @@ def pareto_table(made: dict[str, Any]) -> Table:
 
 
 def change_table(classes: Sequence[str], conditions: Mapping[str, Any], several: bool) -> Table:
+    """A row per class: its change under each condition, and the spread over trainings if there are several."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("class", overflow="fold", max_width=20)
     for name in conditions:
@@ -318,6 +330,7 @@ def change_table(classes: Sequence[str], conditions: Mapping[str, Any], several:
 
 
 def change_cells(one: dict[str, Any], several: bool) -> list[Text]:
+    """The cells of one change: difference, interval, a star if chance does not explain it, and the spread."""
     ends = [one[end] for end in ("low", "high")]
     interval = "–" if None in ends else f"[{100 * ends[0]:+.1f}, {100 * ends[1]:+.1f}]"
     mark = "*" if one["significant"] else " "
@@ -330,4 +343,5 @@ def change_cells(one: dict[str, Any], several: bool) -> list[Text]:
 
 
 def format_value(value: float | None, sign: bool = False) -> str:
+    """Two digits, or a dash for what is missing."""
     return "–" if value is None else f"{value:+.2f}" if sign else f"{value:.2f}"

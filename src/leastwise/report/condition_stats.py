@@ -44,6 +44,7 @@ class ConditionStats:
 
 
 def compute_stats(evidence: Evidence, condition: str) -> ConditionStats:
+    """The statistics of one condition."""
     tally = evidence.tally(condition)
     correct, n = tally.correct.numpy(), tally.n.numpy()
     low, high = variance_bounds(correct, n)
@@ -107,4 +108,5 @@ def side_sentences(evidence: Evidence) -> tuple[str, ...]:
 
 
 def format_probability(probability: float) -> str:
+    """A probability in percent; its ends are not rounded to certainty."""
     return "> 99.9 %" if probability > 0.999 else "< 0.1 %" if probability < 0.001 else f"{100 * probability:.1f} %"

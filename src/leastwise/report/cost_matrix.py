@@ -15,10 +15,10 @@ def read_costs(path: Path, names: Sequence[str]) -> "np.ndarray":
         raise ValueError(f"{path} is not a CSV file of costs: write one row per class") from None
     rows = [row for row in rows if any(row)]
     if rows and not is_number(rows[0][-1]):
-        expect_names(path, rows[0][-len(names) :], names, "column")
+        expect_names(path, rows[0][-len(names) :], names, what="column")
         rows = rows[1:]
     if rows and not is_number(rows[0][0]):
-        expect_names(path, [row[0] for row in rows], names, "row")
+        expect_names(path, [row[0] for row in rows], names, what="row")
         rows = [row[1:] for row in rows]
     k = len(names)
     if len(rows) != k or any(len(row) != k for row in rows):
@@ -30,7 +30,8 @@ def read_costs(path: Path, names: Sequence[str]) -> "np.ndarray":
     return np.array([[float(cell) for cell in row] for row in rows])
 
 
-def expect_names(path: Path, seen: Sequence[str], names: Sequence[str], what: str) -> None:
+def expect_names(path: Path, seen: Sequence[str], names: Sequence[str], *, what: str) -> None:
+    """Refuse names that are not the classes in their order."""
     if list(seen) != list(names):
         wrong = next(((s, n) for s, n in zip(seen, names, strict=False) if s != n), (f"{len(seen)} names", names[0]))
         raise ValueError(
@@ -39,6 +40,7 @@ def expect_names(path: Path, seen: Sequence[str], names: Sequence[str], what: st
 
 
 def is_number(text: str) -> bool:
+    """Whether the text is a number."""
     try:
         float(text)
     except ValueError:

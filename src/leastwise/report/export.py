@@ -53,6 +53,7 @@ def table_csv(evidence: Evidence) -> str:
 
 
 def table_markdown(evidence: Evidence) -> str:
+    """The class table for Markdown."""
     header, rows = table_cells(evidence)
     lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
     return "".join(f"| {' | '.join(map(escape_markdown, line))} |\n" for line in lines)
@@ -92,6 +93,7 @@ def table_cells(evidence: Evidence) -> tuple[list[str], list[list[str]]]:
 
 
 def escape_latex(text: str) -> str:
+    """Text that LaTeX sets as it is."""
     # An opening bracket at the start of a row would be read as the argument of the line break before it.
     escaped = "".join(LATEX.get(letter, letter) for letter in text)
     return f"{{}}{escaped}" if escaped.startswith("[") else escaped
@@ -104,6 +106,7 @@ def escape_markdown(text: str) -> str:
 
 
 def csv_text(rows: Sequence[Sequence[str]]) -> str:
+    """Rows as a CSV file that no spreadsheet takes for formulas."""
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows([[escape_formula(cell) for cell in row] for row in rows])
     return out.getvalue()

@@ -63,7 +63,7 @@ def fairness(evidence: Evidence, condition: str, cost: "np.ndarray | None" = Non
         "rank_groups": [[evidence.names[c] for c in group] for group in found.ranking.groups]
         if present < MANY
         else None,
-        "game": game_block(evidence, condition, counts, cost),
+        "game": game_block(evidence, condition, counts, cost=cost),
     }
 
 
@@ -81,7 +81,9 @@ def worst_block(found: ConditionStats) -> dict[str, Any]:
     }
 
 
-def game_block(evidence: Evidence, condition: str, counts: "np.ndarray", cost: "np.ndarray | None") -> dict[str, Any]:
+def game_block(
+    evidence: Evidence, condition: str, counts: "np.ndarray", *, cost: "np.ndarray | None"
+) -> dict[str, Any]:
     """What an attacker gains who picks the class, and the pair of classes where those were tried.
 
     Without costs every mistake costs 1.
@@ -96,6 +98,7 @@ def game_block(evidence: Evidence, condition: str, counts: "np.ndarray", cost: "
 
 
 def value_block(found: GameValue, evidence: Evidence) -> dict[str, Any]:
+    """The value of a game as plain values."""
     target = {} if found.target is None else {"target": evidence.names[found.target]}
     return (
         {"source": evidence.names[found.source]} | target | {"cost": found.value, "low": found.low, "high": found.high}

@@ -53,6 +53,7 @@ def weakest_first(evidence: Evidence, condition: str) -> list[int]:
 
 
 def class_bars(evidence: Evidence, condition: str, order: Sequence[int]) -> list[Bar]:
+    """A bar per class, in percent, the lowest one marked."""
     tally = evidence.tally(condition)
     n, correct = tally.n.numpy(), tally.correct.numpy()
     low, high = wilson_interval(correct, n)
@@ -114,6 +115,7 @@ def group_figures(evidence: Evidence, condition: str) -> list[Figure]:
 
 
 def group_bars(evidence: Evidence, condition: str) -> list[Bar]:
+    """A bar per superclass that has images, the lowest one marked."""
     tally = evidence.tally(condition)
     counted = [(name, int(tally.n[list(c)].sum()), int(tally.correct[list(c)].sum())) for name, c in evidence.groups]
     counted = [row for row in counted if row[1]]
@@ -127,6 +129,7 @@ def group_bars(evidence: Evidence, condition: str) -> list[Bar]:
 
 
 def deviation_figures(evidence: Evidence, conditions: Sequence[str], order: Sequence[int]) -> list[Figure]:
+    """How far each class lies from the overall accuracy, a panel per condition."""
     frame = evidence.frame()
     made = []
     for condition in conditions:
@@ -154,11 +157,14 @@ def top_pairs(evidence: Evidence, condition: str) -> list[ConfusedPair]:
 
 
 def confusion_figure(evidence: Evidence, condition: str) -> Figure:
+    """What each class is predicted as under one condition."""
     counts = count_confusions(evidence, condition)
     share = 100 * counts / np.maximum(counts.sum(1), 1)[:, None]
     present = np.flatnonzero(counts.sum(1) + counts.sum(0))
     about = f"Share of each true class that is predicted as each class under {condition}, in percent."
-    return matrix_figure(evidence, share, present, f"Predictions under {condition}", "predicted class", about)
+    return matrix_figure(
+        evidence, share, present, title=f"Predictions under {condition}", across="predicted class", about=about
+    )
 
 
 def reachability_figures(evidence: Evidence) -> list[Figure]:
@@ -169,12 +175,13 @@ def reachability_figures(evidence: Evidence) -> list[Figure]:
         if share is not None:
             about = f"Share of each true class that {condition} can turn into each other class, in percent."
             present, told = np.flatnonzero(~np.isnan(share).all(1)), f"Reachable classes under {condition}"
-            made.append(matrix_figure(evidence, 100 * np.nan_to_num(share), present, told, "target class", about))
+            every = 100 * np.nan_to_num(share)
+            made.append(matrix_figure(evidence, every, present, title=told, across="target class", about=about))
     return made
 
 
 def matrix_figure(
-    evidence: Evidence, share: ShareMatrix, present: "np.ndarray", title: str, across: str, about: str
+    evidence: Evidence, share: ShareMatrix, present: "np.ndarray", *, title: str, across: str, about: str
 ) -> Figure:
     """All classes, or the ones with the largest shares off the diagonal when there are too many to read."""
     wrong = share.copy()

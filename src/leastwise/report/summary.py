@@ -65,6 +65,7 @@ def provenance(evidence: Evidence) -> dict[str, Any]:
 
 
 def condition_numbers(frame: ClassFrame, row: int, groups: Groups = ()) -> dict[str, Any]:
+    """Counts, accuracies, intervals and spread of one condition."""
     n, correct = frame.n[row].numpy(), frame.correct[row].numpy()
     low, high = wilson_interval(correct, n)
     accuracy = [finite_or_none(a) for a in frame.accuracy[row].tolist()]
@@ -101,6 +102,7 @@ def grid_numbers(evidence: Evidence, name: str) -> dict[str, Any]:
 
 
 def eight_bit_numbers(evidence: Evidence, name: str) -> dict[str, Any]:
+    """What survives if attacked images are rounded to 8 bits, where that was asked for."""
     found = evidence.in_8_bits(name)
     if found is None:
         return {}
@@ -114,6 +116,7 @@ def nearest_distances(evidence: Evidence, name: str) -> dict[str, Any]:
 
 
 def curve_numbers(one: Curve) -> dict[str, Any]:
+    """A security curve: accuracy at each radius, and where a class is half lost."""
     return {
         "eps": list(one.radii),
         "conditions": list(one.conditions),

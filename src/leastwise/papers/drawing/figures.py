@@ -83,7 +83,11 @@ def deviation_figure(
     axes = Axes("class" if len(keep) <= TICKS else "classes, weakest on average first", "points from the class mean")
     about = f"Class accuracy minus the mean of the classes, {title}."
     few = len(keep) <= TICKS
-    spec = grouped_bars(series, labels, axes, about, 280) if few else lines(series, axes, about, labels, 280)
+    spec = (
+        grouped_bars(series, labels, axes, about=about, height=280)
+        if few
+        else lines(series, axes, about, categories=labels, height=280)
+    )
     return Figure(
         f"Deviations, {title}", f"{plural(len(series), what)}, {plural(len(keep), 'class', 'classes')}", spec, least=520
     )
@@ -237,7 +241,7 @@ def epoch_figure(
         ("◆ dashed", "mean of these classes"),
         ("■ strongest", ", ".join(names[c] for c in reversed(order[len(order) - few :]))),
     )
-    spec = class_lines(drawn, "epoch", "epoch", f"{title}: accuracy of each class over the epochs.", band)
+    spec = class_lines(drawn, "epoch", "epoch", about=f"{title}: accuracy of each class over the epochs.", band=band)
     return Figure(title, f"{told}; {len(shown)} classes", spec, key)
 
 
@@ -252,7 +256,7 @@ def class_line_figure(
     """A line per model over the classes."""
     labels = inputs.labels(names)
     made = [Series(role, tuple(values.tolist())) for role, values in series.items()]
-    spec = lines(made, Axes("class", up, digits=digits), f"{title}, class by class.", labels)
+    spec = lines(made, Axes("class", up, digits=digits), f"{title}, class by class.", categories=labels)
     return Figure(title, "", spec)
 
 

@@ -50,7 +50,9 @@ def fig3a(inputs: DrawingInput) -> ExhibitDrawing:
     names = next(iter(audits.values()))[0].names
     series = [Series(role, tuple(row.tolist())) for role, row in found.items()]
     about = "Class-wise variance of confidence of each defence."
-    spec = grouped_bars(series, inputs.labels(names), Axes("class", "CVC", lowest=0.0, digits=4), about, 280)
+    spec = grouped_bars(
+        series, inputs.labels(names), Axes("class", "CVC", lowest=0.0, digits=4), about=about, height=280
+    )
     most = (len(names) - 1) / len(names) ** 2
     figure = Figure("Variance of confidence, clean images", f"at most {most:.3g}", spec, least=520)
     order = np.argsort(np.nanmean(np.stack(list(found.values())), axis=0), kind="stable")
@@ -93,9 +95,11 @@ def fig3bcd(inputs: DrawingInput) -> ExhibitDrawing:
                 for name, condition in pair.items()
                 if condition in picture.logits
             ]
-            title = f"CaptionedImage {picture.id} after {step} step{'s' if step != '1' else ''}"
+            title = f"Image {picture.id} after {step} step{'s' if step != '1' else ''}"
             axes = Axes("class", "confidence", 0.0, 1.0, digits=3)
-            panels.append(Figure(title, "", grouped_bars(series, labels, axes, f"{title}: confidence in each class.")))
+            panels.append(
+                Figure(title, "", grouped_bars(series, labels, axes, about=f"{title}: confidence in each class."))
+            )
     return ExhibitDrawing(panels=tuple(panels))
 
 

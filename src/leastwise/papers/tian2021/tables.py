@@ -71,7 +71,7 @@ def table1(inputs: DrawingInput) -> ExhibitDrawing:
 
 
 def table2(inputs: DrawingInput) -> ExhibitDrawing:
-    """OurCells are the superclasses that audits here use."""
+    """Ours are the superclasses that audits here use."""
     ours: OurCells = {}
     for title, names, groups in (("CIFAR-10", CIFAR10, CIFAR10_GROUPS), ("STL-10", STL10, STL10_GROUPS)):
         for number, (_, classes) in enumerate(groups):

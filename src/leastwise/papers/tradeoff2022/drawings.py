@@ -205,7 +205,7 @@ def fig5(inputs: DrawingInput) -> ExhibitDrawing:
         series.append(Series("similarity to cat × 50", tuple(50 * float(similar[c]) for c in order)))
         title = f"{method}: errors of telling {inputs.label(names, cat)} from each other class"
         axes = Axes("other class, least similar to it first", "error in %", lowest=0.0)
-        panels.append(Figure(title, "", lines(series, axes, f"{title}.", labels)))
+        panels.append(Figure(title, "", lines(series, axes, f"{title}.", categories=labels)))
     return ExhibitDrawing(tuple(panels), ours=ours, notes=tuple(dict.fromkeys(notes)))
 
 

@@ -55,7 +55,9 @@ def round_value(value: float | None) -> float | None:
     return None if value is None or value != value else round(value, 2)
 
 
-def finish_chart(layers: Sequence[alt.Chart], values: Sequence[Spec], height: int, about: str, right: int = 8) -> Spec:
+def finish_chart(
+    layers: Sequence[alt.Chart], values: Sequence[Spec], *, height: int, about: str, right: int = 8
+) -> Spec:
     """The layers over one set of values; a layer may bring its own."""
     data = alt.InlineData(values=list(values))
     chart = alt.LayerChart(data=data, layer=list(layers)).properties(
@@ -78,15 +80,18 @@ def class_axis(names: Sequence[str], step: int) -> alt.Y:
 
 
 def row_height(rows: Sequence[Any]) -> int:
+    """Pixels of a row: less in long lists."""
     return ROW if len(rows) <= 24 else FINE
 
 
 def points_axis(title: str) -> alt.Axis:
+    """An axis of differences in points, with a sign on both sides of 0."""
     signed = "datum.value > 0 ? '+' + datum.label : datum.label"
     return alt.Axis(title=title, format="d", labelExpr=signed, tickCount=5, labelFlush=False)
 
 
 def bar_tooltip(row: Bar) -> str:
+    """What is said when pointing at a bar: accuracy, interval and number of images."""
     return "" if row.value is None else f"{row.value:.1f} % [{row.low:.1f}, {row.high:.1f}], {row.n:,} images"
 
 
@@ -128,7 +133,7 @@ def bars(rows: Sequence[Bar], overall: float, about: str) -> Spec:
         .mark_rule(color="var(--ink)", strokeDash=[4, 3], strokeWidth=1.2)
         .encode(x="overall:Q", tooltip=[alt.Tooltip("overall:Q", title="overall, %")]),
     ]
-    return finish_chart(layers, values, step * len(rows), about)
+    return finish_chart(layers, values, height=step * len(rows), about=about)
 
 
 def deviations(rows: Sequence[Bar], about: str, title: str = "points from overall accuracy") -> Spec:
@@ -161,7 +166,7 @@ def deviations(rows: Sequence[Bar], about: str, title: str = "points from overal
         ),
         alt.Chart(alt.InlineData(values=[{"zero": 0}])).mark_rule(color="var(--ink)").encode(x="zero:Q"),
     ]
-    return finish_chart(layers, values, step * len(rows), about)
+    return finish_chart(layers, values, height=step * len(rows), about=about)
 
 
 def ranks(rows: Sequence[Bar], overall: float, about: str) -> Spec:
@@ -200,7 +205,7 @@ def ranks(rows: Sequence[Bar], overall: float, about: str) -> Spec:
         .mark_rule(color="var(--ink)", strokeDash=[4, 3], strokeWidth=1.2)
         .encode(y="overall:Q"),
     ]
-    return finish_chart(layers, [packed], 220, about, right=16)
+    return finish_chart(layers, [packed], height=220, about=about, right=16)
 
 
 @dataclass(frozen=True)
@@ -218,7 +223,7 @@ def curves(lines: Sequence[Line], norm: str, about: str) -> Spec:
     pixels = norm == "Linf"
     scaled = [replace(line, eps=tuple(round(255 * e, 3) for e in line.eps)) if pixels else line for line in lines]
     title = "largest change of a pixel, in 1/255" if pixels else f"largest {norm} distance"
-    return class_lines(scaled, title, "eps × 255" if pixels else "eps", about)
+    return class_lines(scaled, title, "eps × 255" if pixels else "eps", about=about)
 
 
 def whole_ticks(steps: Sequence[float], most: int = 8) -> list[int]:
@@ -228,7 +233,7 @@ def whole_ticks(steps: Sequence[float], most: int = 8) -> list[int]:
     return list(range(apart, last + 1, apart))
 
 
-def class_lines(lines: Sequence[Line], title: str, short: str, about: str, band: bool = False) -> Spec:
+def class_lines(lines: Sequence[Line], title: str, short: str, *, about: str, band: bool = False) -> Spec:
     """Accuracy of classes over some number; `band` shades what lies between the best and the worst of them."""
     values = [
         {"name": line.name, "eps": e, "value": round_value(a), "kind": line.kind}
@@ -272,7 +277,7 @@ def class_lines(lines: Sequence[Line], title: str, short: str, about: str, band:
             .encode(x=x, y=alt.Y("least:Q", title="accuracy in %"), y2="most:Q")
         )
         layers = [ends, *layers]
-    return finish_chart(layers, values, 300, about, right=16)
+    return finish_chart(layers, values, height=300, about=about, right=16)
 
 
 @dataclass(frozen=True)
@@ -288,6 +293,7 @@ class DifferenceBar:
 
 
 def differences(rows: Sequence[DifferenceBar], about: str) -> Spec:
+    """Changes with their intervals around a line at 0; filled where chance does not explain them."""
     step = row_height(rows)
     values = [
         {
@@ -328,4 +334,4 @@ def differences(rows: Sequence[DifferenceBar], about: str) -> Spec:
             text="text:N",
         ),
     ]
-    return finish_chart(layers, values, step * len(rows), about)
+    return finish_chart(layers, values, height=step * len(rows), about=about)

@@ -74,7 +74,7 @@ def heatmap(
         rule = lines.mark_rule(color="var(--muted)", strokeWidth=1 if step > 8 else 0.5)
         layers.append(rule.encode(y=alt.Y("name:N", sort=list(rows), bandPosition=0, title=style.down or None)))
         layers.append(rule.encode(x=alt.X("name:N", sort=list(columns), bandPosition=0, title=style.across)))
-    return finish_chart(layers, cell_values(cells, style), step * len(rows), about)
+    return finish_chart(layers, cell_values(cells, style), height=step * len(rows), about=about)
 
 
 def cell_values(cells: Sequence[tuple[str, str, float]], style: HeatmapStyle) -> list[Spec]:

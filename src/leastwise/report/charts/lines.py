@@ -30,6 +30,8 @@ class Series:
 
 @dataclass(frozen=True)
 class Axes:
+    """What the axes of a chart are, and how its numbers are written."""
+
     across: str  # title of the x-axis
     up: str  # title of the y-axis
     lowest: float | None = None  # of the y-axis; the data decide if it is None
@@ -44,6 +46,7 @@ def four_digits(value: float | None) -> float | None:
 
 
 def legend(names: Sequence[str]) -> alt.Legend | None:
+    """One legend below the chart, in as many columns as its names leave room for; none of a single series."""
     if len(names) < 2:
         return None
     longest = max(map(len, names))
@@ -73,6 +76,7 @@ def series_channels(names: Sequence[str], styles: Sequence[tuple[int, int] | Non
 
 
 def y_axis(axes: Axes, field: str = "value:Q") -> alt.Y:
+    """The upright axis; the data decide its ends where none are given."""
     scale: dict[str, Any] = {"zero": False, "nice": True}
     if axes.lowest is not None:
         scale["domainMin"] = axes.lowest
@@ -95,6 +99,7 @@ def category_axis(categories: Sequence[str], title: str) -> alt.X:
 
 
 def rule_layers(axes: Axes) -> list[alt.Chart]:
+    """The dashed line of the axes as a layer, if there is one."""
     if axes.rule is None:
         return []
     value, what = axes.rule
@@ -105,6 +110,7 @@ def rule_layers(axes: Axes) -> list[alt.Chart]:
 
 
 def series_rows(series: Sequence[Series], categories: Sequence[str]) -> list[Spec]:
+    """The values of all series as rows of one table, without those that are missing."""
     made: list[Spec] = []
     for one in series:
         places: list[str | float | None] = [*categories] if categories else [four_digits(x) for x in one.x]
@@ -124,7 +130,9 @@ def ticks_at(series: Sequence[Series]) -> dict[str, Any]:
     return {"values": whole_ticks(places)} if all(x == int(x) for x in places) else {}
 
 
-def lines(series: Sequence[Series], axes: Axes, about: str, categories: Sequence[str] = (), height: int = 240) -> Spec:
+def lines(
+    series: Sequence[Series], axes: Axes, about: str, *, categories: Sequence[str] = (), height: int = 240
+) -> Spec:
     """A line per series over numbers, or over categories."""
     if categories:
         x = category_axis(categories, axes.across)
@@ -148,11 +156,13 @@ def lines(series: Sequence[Series], axes: Axes, about: str, categories: Sequence
             color=apart["color"], shape=apart["shape"], tooltip=tip
         ),
     ]
-    return finish_chart([*layers, *rule_layers(axes)], series_rows(series, categories), height, about, right=16)
+    return finish_chart(
+        [*layers, *rule_layers(axes)], series_rows(series, categories), height=height, about=about, right=16
+    )
 
 
 def grouped_bars(
-    series: Sequence[Series], categories: Sequence[str], axes: Axes, about: str, height: int = 240
+    series: Sequence[Series], categories: Sequence[str], axes: Axes, *, about: str, height: int = 240
 ) -> Spec:
     """Bars of several series beside each other in each category."""
     names = [one.name for one in series]
@@ -166,18 +176,20 @@ def grouped_bars(
         x=category_axis(categories, axes.across), xOffset=alt.XOffset("series:N", sort=names), y=y_axis(axes)
     )
     layers = [base.mark_bar(cornerRadiusEnd=1).encode(color=apart["color"], tooltip=tip), *rule_layers(axes)]
-    return finish_chart(layers, series_rows(series, categories), height, about)
+    return finish_chart(layers, series_rows(series, categories), height=height, about=about)
 
 
 @dataclass(frozen=True)
 class Point:
+    """A point in a plane and the group that colours it."""
+
     x: float
     y: float
     group: str
     label: str = ""  # written beside it
 
 
-def scatter(given: Sequence[Point], axes: Axes, about: str, height: int = 300, size: int = 14) -> Spec:
+def scatter(given: Sequence[Point], axes: Axes, about: str, *, height: int = 300, size: int = 14) -> Spec:
     """Points in a plane, coloured and shaped by their group."""
     groups = list(dict.fromkeys(point.group for point in given))
     apart = series_channels(groups)
@@ -198,4 +210,4 @@ def scatter(given: Sequence[Point], axes: Axes, about: str, height: int = 300, s
     )
     named = base.mark_text(align="left", dx=7, dy=-5).encode(text="label:N") if any(p.label for p in given) else None
     layers = [mark] if named is None else [mark, named]
-    return finish_chart(layers, values, height, about, right=60 if named is not None else 16)
+    return finish_chart(layers, values, height=height, about=about, right=60 if named is not None else 16)

@@ -146,6 +146,7 @@ def keep_earlier_facts(made: dict[str, Any], kept: Facts | None) -> dict[str, An
 
 
 def correlation_facts(r: RankCorrelation) -> dict[str, Any]:
+    """A rank correlation as plain values."""
     return {
         "n": r.n,
         "rho": finite_or_none(r.rho),
@@ -175,11 +176,13 @@ def is_sure_fall(before: "np.ndarray", after: "np.ndarray") -> bool:
 
 
 def extreme_images(evidence: Evidence, condition: str, c: int) -> dict[str, list[int]]:
+    """The ids of the most and the least robust images of a class."""
     most, least = find_extremes(evidence, condition, c, EXTREMES)
     return {"most_robust": most.tolist(), "least_robust": least.tolist()}
 
 
 def feature_facts(found: Moments, names: Sequence[str]) -> dict[str, Any]:
+    """Similarity and variance of the features of each class."""
     return {
         "similarity": with_nulls(inter_class_similarity(found.means).tolist()),
         "most_similar": [names[c] for c in most_similar(found.means)],
@@ -251,10 +254,12 @@ def overfitting_facts(folder: Path) -> dict[str, Any]:
 
 
 def read_tally(counts: Mapping[str, Any]) -> Tally:
+    """Counts as a record of a training has them."""
     return Tally(*(torch.tensor(counts[name], dtype=torch.int64) for name in ("n", "correct")))
 
 
 def with_nans(values: Sequence[float | None]) -> "np.ndarray":
+    """Numbers of a JSON file as an array: null is NaN."""
     return np.array([np.nan if v is None else v for v in values])
 
 

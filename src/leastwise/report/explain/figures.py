@@ -23,6 +23,7 @@ def weakest_classes(made: Facts) -> list[int]:
 
 
 def class_figures(made: Facts) -> list[Figure]:
+    """Charts over the classes: clean against robust accuracy, shares, outputs, features and overfitting."""
     names, order = made["classes"], weakest_classes(made)
     condition, base = made["condition"], made["clean"]
     found: list[Figure | None] = []
@@ -41,7 +42,7 @@ def class_figures(made: Facts) -> list[Figure]:
             told = f"rank correlation {value} [{low}, {high}]"
         axes = Axes(f"accuracy under {base}, %", f"accuracy under {condition}, %")
         about = f"Each class: accuracy under {base} and under {condition}."
-        found.append(Figure("Clean difficulty and robustness", told, scatter(dots, axes, about, 260, 50)))
+        found.append(Figure("Clean difficulty and robustness", told, scatter(dots, axes, about, height=260, size=50)))
     found.append(
         ranking_figure(made, made["in_flow"], "Where mistakes end", up=f"share of all mistakes under {condition}, %")
     )
@@ -70,6 +71,7 @@ def class_figures(made: Facts) -> list[Figure]:
 
 
 def in_percent(values: Sequence[float | None]) -> list[float | None]:
+    """Fractions in percent; what is missing stays missing."""
     return [None if v is None else 100 * v for v in values]
 
 
@@ -82,7 +84,7 @@ def ranking_figure(made: Facts, values: Sequence[float | None], title: str, *, u
     names = [made["classes"][c] for c in order]
     series = Series("share", tuple(100 * (values[c] or 0.0) for c in order))
     told = f"the {len(order)} largest of {len(known):,}" if len(known) > len(order) else "largest first"
-    return Figure(title, told, grouped_bars([series], names, Axes("class", up), f"{title}, largest first."))
+    return Figure(title, told, grouped_bars([series], names, Axes("class", up), about=f"{title}, largest first."))
 
 
 def class_lines_figure(
@@ -95,17 +97,20 @@ def class_lines_figure(
         return None
     names = [made["classes"][c] for c in order]
     across = "classes, weakest under attack first" if len(order) > TICKS else "class, weakest under attack first"
-    return Figure(title, "", lines(drawn, Axes(across, up, digits=digits), f"{title}, class by class.", names))
+    return Figure(
+        title, "", lines(drawn, Axes(across, up, digits=digits), f"{title}, class by class.", categories=names)
+    )
 
 
 def map_figures(made: Facts) -> list[Figure]:
+    """The plane of features, and the matrices of logits and of homing, if there are not too many classes."""
     names, order = made["classes"], weakest_classes(made)
     found = []
     if made["plane"] is not None and len(order) <= TICKS:
         dots = [Point(x, y, names[int(c)]) for x, y, c in made["plane"]]
         title = "Features in the plane where the class means lie farthest apart"
         axes = Axes("first direction", "second direction")
-        found.append(Figure(title, "some images of each class", scatter(dots, axes, f"{title}.", 360, 16)))
+        found.append(Figure(title, "some images of each class", scatter(dots, axes, f"{title}.", height=360, size=16)))
     if made["logit_similarity"] is not None and len(order) <= LARGEST:
         matrix = np.array([with_nans(row) for row in made["logit_similarity"]])
         if not np.isnan(matrix).all():
@@ -120,6 +125,7 @@ def map_figures(made: Facts) -> list[Figure]:
 
 
 def square_figure(names: Sequence[str], matrix: "np.ndarray", title: str, *, style: HeatmapStyle) -> Figure:
+    """A matrix of all classes as a heatmap."""
     cells = [(a, b, float(matrix[i, j])) for i, a in enumerate(names) for j, b in enumerate(names)]
     least = 130 + 40 * len(names) if len(names) <= 12 else LABELS + CELL * len(names)
     return Figure(title, "", heatmap(cells, names, names, style=style, about=title), least=least)

@@ -110,4 +110,5 @@ def reason_table(made: Facts) -> tuple[list[str], list[list[str]]]:
 
 
 def format_number(value: float | None, times: float, digits: int) -> str:
+    """A number of the table, with a true minus sign; a dash if it is missing."""
     return "–" if value is None else f"{times * value:.{digits}f}".replace("-", "−")

@@ -85,6 +85,7 @@ def attractor_sentence(made: Facts) -> str:
 
 
 def homing_sentence(homing: Facts) -> str:
+    """How many misclassified images come right when the class they are taken for was never trained on."""
     gain = homing["gain"]
     more = ""
     if gain["value"] is not None:
@@ -95,4 +96,5 @@ def homing_sentence(homing: Facts) -> str:
 
 
 def format_signed(value: float) -> str:
+    """Two digits with a true minus sign."""
     return f"{value:.2f}".replace("-", "−")

@@ -37,7 +37,7 @@ def make_page(models: Sequence[AuditedModel], title: str = "Class-wise robustnes
     comparisons = compare_models(models, specs)
     made = {model.name: model.explained or collect_facts(model.evidence) for model in models}
     alike = agreement_section(made, specs)
-    views = [describe_model(model, made[model.name], specs, exports) for model in models]
+    views = [describe_model(model, made[model.name], specs=specs, exports=exports) for model in models]
     conditions = list(dict.fromkeys(name for model in models for name in model.evidence.conditions))
     works = used(conditions, bool(comparisons))
     return render_page(
@@ -59,7 +59,7 @@ def make_page(models: Sequence[AuditedModel], title: str = "Class-wise robustnes
 
 
 def describe_model(
-    model: AuditedModel, made: Mapping[str, Any] | None, specs: list[Any], exports: list[dict[str, str]]
+    model: AuditedModel, made: Mapping[str, Any] | None, *, specs: list[Any], exports: list[dict[str, str]]
 ) -> dict[str, Any]:
     """Everything the template shows of one model."""
     from leastwise.report.explain.page import describe_explained
@@ -180,6 +180,7 @@ def class_rows(evidence: Evidence, order: Sequence[int]) -> list[dict[str, Any]]
 
 
 def provenance_rows(model: AuditedModel) -> list[tuple[str, str]]:
+    """What determined a result and what it cost, as names and values."""
     evidence = model.evidence
     recipe = json.loads(evidence.recipe)
     passes = [f"{name}: {r.forwards:,} forward, {r.backwards:,} backward" for name, r in evidence.conditions.items()]

@@ -72,6 +72,7 @@ def plan_text(plan: Planned) -> str:
 
 
 def duration(seconds: float) -> str:
+    """A time span in a unit that people use."""
     minutes = round(seconds / 60)
     return (
         "1 s"
@@ -104,6 +105,7 @@ def side_text(label: str, seen: Seen, names: Sequence[str]) -> str:
 
 
 def tally_text(tally: Tally, names: Sequence[str]) -> str:
+    """Accuracy so far, and the worst class."""
     present = [(a, name) for a, name in zip(tally.accuracy.tolist(), names, strict=True) if a == a]
     lowest = min(a for a, _ in present)
     last = [name for a, name in present if a == lowest]
@@ -113,6 +115,7 @@ def tally_text(tally: Tally, names: Sequence[str]) -> str:
 
 @contextmanager
 def progress_bar(console: Console, label: str) -> Iterator[ShowFraction]:
+    """A bar with the time left, for a terminal."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
@@ -127,6 +130,7 @@ def progress_bar(console: Console, label: str) -> Iterator[ShowFraction]:
 
 @contextmanager
 def progress_lines(console: Console, label: str) -> Iterator[ShowFraction]:
+    """A line every few seconds, where no terminal is."""
     first: list[tuple[float, float]] = []  # when, and how far: work that goes on begins in the middle
     said = 0.0
 
@@ -136,7 +140,7 @@ def progress_lines(console: Console, label: str) -> Iterator[ShowFraction]:
         if not first:
             first.append((now, fraction))
         if now - said >= LINE_EVERY or fraction >= 1:
-            left = time_left(*first[0], now, fraction)
+            left = time_left(*first[0], now, fraction=fraction)
             about = "" if left is None else f"about {duration(left)} left, "
             say(console, f"{label}: {100 * fraction:.0f} %, {about}{note}")
             said = now
@@ -144,7 +148,7 @@ def progress_lines(console: Console, label: str) -> Iterator[ShowFraction]:
     yield show
 
 
-def time_left(begun: float, already: float, now: float, fraction: float) -> float | None:
+def time_left(begun: float, already: float, now: float, *, fraction: float) -> float | None:
     """Seconds to the end at the pace since `begun`, when `already` was done; None before that means something."""
     if now - begun <= WARM_UP or not already < fraction < 1:
         return None

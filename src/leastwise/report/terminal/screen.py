@@ -8,6 +8,7 @@ class Screen(Console):
     """A console that lets the front door answer when the reader of our output goes away."""
 
     def on_broken_pipe(self) -> None:
+        """Let the front door answer, where rich would exit by itself."""
         raise BrokenPipeError
 
 

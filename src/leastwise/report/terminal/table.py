@@ -101,6 +101,7 @@ class AttackersPick:
 
 
 def find_attackers_pick(evidence: Evidence) -> AttackersPick:
+    """The weakest class under the condition where it is weakest."""
     frame = evidence.frame()
     lowest = lowest_accuracy(frame)
     overall: list[float] = frame.overall.tolist()
@@ -129,12 +130,13 @@ def headline(evidence: Evidence) -> str:
 
 
 def same_images(a: Evidence, b: Evidence) -> bool:
+    """Whether two audits were of the same images, so that they can be paired."""
     return (
         a.data == b.data and a.names == b.names and np.array_equal(a.ids, b.ids) and np.array_equal(a.labels, b.labels)
     )
 
 
-def compare_pair(a: Evidence, b: Evidence, condition: str, cls: int | None = None) -> PairedComparison:
+def compare_pair(a: Evidence, b: Evidence, condition: str, *, cls: int | None = None) -> PairedComparison:
     """B against A on the same images, of one class or of all."""
     if not same_images(a, b):
         raise ValueError("models can be paired only on the same images: audit both on the same data")
@@ -149,7 +151,7 @@ def what_changed(a: Evidence, b: Evidence, names: tuple[str, str], condition: st
         return f"{100 * p.difference:+.1f} points {span(p.low, p.high)}"
 
     present = sorted(set(a.labels.tolist()))
-    by_class = {a.names[c]: compare_pair(a, b, condition, c) for c in present}
+    by_class = {a.names[c]: compare_pair(a, b, condition, cls=c) for c in present}
     least = min(by_class, key=lambda name: by_class[name].difference)
     most = max(by_class, key=lambda name: by_class[name].difference)
     whole = compare_pair(a, b, condition)
