@@ -8,7 +8,8 @@ STAMP := $(VENV)/.stamp
 INPUTS := pyproject.toml constraints.txt
 
 # One thread per worker: two on a busy machine can be many times slower than one.
-TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+# Compiled files are kept whatever the shell says: tests start many processes, each of which would compile everything.
+TEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 # Benchmarks use networks that others trained, where a folder with them is at hand.
 bench: export LEASTWISE_TEST_DATA ?= $(shell .ci/test-data)

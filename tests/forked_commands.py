@@ -10,6 +10,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 SERVER = multiprocessing.get_context("forkserver")
@@ -34,17 +35,34 @@ def forked(
     seconds: float = 300,
 ) -> subprocess.CompletedProcess[str]:
     with tempfile.TemporaryDirectory() as folder:
-        out, err = Path(folder) / "out", Path(folder) / "err"
-        environment = dict(os.environ) | ONE_THREAD | variables
-        process = SERVER.Process(target=child, args=(target, arguments, cwd or Path.cwd(), environment, out, err))
-        process.start()
+        process = begin(target, arguments, cwd or Path.cwd(), Path(folder), variables)
         process.join(seconds)
         if process.is_alive():
             process.kill()
             process.join()
             raise subprocess.TimeoutExpired(arguments, seconds)
         assert process.exitcode is not None
-        return subprocess.CompletedProcess(arguments, process.exitcode, out.read_text(), err.read_text())
+        out, err = ((Path(folder) / name).read_text() for name in ("out", "err"))
+        return subprocess.CompletedProcess(arguments, process.exitcode, out, err)
+
+
+def begin_leastwise(*arguments: str, cwd: Path) -> BaseProcess:
+    """The command line while it works: it can be killed. Its words are in the files out and err of `cwd`."""
+    return begin(command_line, list(arguments), cwd, cwd, {})
+
+
+def begin(
+    target: Callable[[Sequence[str]], int],
+    arguments: list[str],
+    cwd: Path,
+    words: Path,
+    variables: Mapping[str, str],
+) -> BaseProcess:
+    environment = dict(os.environ) | ONE_THREAD | variables
+    given = (target, arguments, cwd, environment, words / "out", words / "err")
+    process = SERVER.Process(target=child, args=given)
+    process.start()
+    return process
 
 
 def child(

@@ -3,9 +3,8 @@
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +29,7 @@ from leastwise.models.load.checkpoint import save_checkpoint
 from leastwise.models.zoo.registry import build
 from leastwise.report.summary import summarise
 from tests.conftest import SHAPE, K
+from tests.forked_commands import begin_leastwise
 
 CONDITIONS = (("clean", Clean()), ("pgd5", PGD(Linf(0.1), CE(), step=0.03, steps=5, keep="fooled")))
 KILLS = 12
@@ -183,32 +183,27 @@ def test_kept_images_are_what_was_predicted_bit_by_bit(model: Classifier, unbala
 def test_killed_at_random_moments_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
     names = load("fashion-mini").names
     save_checkpoint(tmp_path / "model.pt", build("convnet", (1, 28, 28), 10, seed=1), (1, 28, 28), names)
-    command = [sys.executable, "-m", "leastwise", "audit", "model.pt", "--attack", "clean,pgd20,apgd-ce"]
-    command += ["--per-class", "20", "--shard", "10", "--eps", "0.02"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    attacks = ["--attack", "clean,pgd20,apgd-ce", "--eps", "0.02"]
+    command = ["audit", "model.pt", *attacks, "--per-class", "20", "--shard", "10"]
 
-    def begin(out: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [*command, "--out", out],
-            cwd=tmp_path,
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+    def begin(out: str) -> BaseProcess:
+        return begin_leastwise(*command, "--out", out, cwd=tmp_path)
 
-    assert begin("whole").wait(timeout=300) == 0
+    def ended(run: BaseProcess) -> int | None:
+        run.join(300)
+        return run.exitcode
+
+    assert ended(begin("whole")) == 0
     rng, killed = np.random.default_rng(0), 0
     deadline = time.monotonic() + 240
     while killed < KILLS and time.monotonic() < deadline:
         run = begin("killed")
         pieces = len(list((tmp_path / "killed" / SHARDS).glob("*.safetensors")))
-        while run.poll() is None and len(list((tmp_path / "killed" / SHARDS).glob("*.safetensors"))) <= pieces:
+        while run.is_alive() and len(list((tmp_path / "killed" / SHARDS).glob("*.safetensors"))) <= pieces:
             time.sleep(0.002)
         time.sleep(float(rng.uniform(0, 0.05)))
-        if run.poll() is None:
-            run.send_signal(signal.SIGKILL)
-            killed += 1
-        run.wait()
+        run.kill()
+        killed += ended(run) == -signal.SIGKILL
     assert killed >= 10
-    assert begin("killed").wait(timeout=300) == 0
+    assert ended(begin("killed")) == 0
     assert (tmp_path / "killed" / EVIDENCE_FILE).read_bytes() == (tmp_path / "whole" / EVIDENCE_FILE).read_bytes()

@@ -46,7 +46,7 @@ def evidence(
     labels = np.repeat(np.arange(k, dtype=np.int32), per_class)
     luck = rng.random(len(labels))  # one draw per image: what survives an attack survives the weaker ones
     level = {"clean": base**0.3, "pgd20": base, "autoattack": np.clip(base - 0.021, 0, 1)}
-    astray = np.array([rng.choice(k, p=near[y]) for y in labels], dtype=np.int32)
+    astray = choices(near, labels, rng)
     conditions = {
         name: record(labels, np.where(luck < p[labels], labels, astray).astype(np.int32), k)
         for name, p in level.items()
@@ -75,6 +75,16 @@ def evidence(
     ids = np.arange(len(labels), dtype=np.int32)
     text = json.dumps(recipe, sort_keys=True, separators=(",", ":"))
     return Evidence(ids, labels, tuple(names or names_of(k)), conditions, text, groups)
+
+
+def choices(chances: np.ndarray, labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """One draw of `rng.choice(k, p=chances[y])` for each label, all at once."""
+    limits = chances.cumsum(1)
+    limits /= limits[:, -1:]
+    luck, drawn = rng.random(len(labels)), np.empty(len(labels), dtype=np.int32)
+    for y in np.unique(labels):
+        drawn[labels == y] = limits[y].searchsorted(luck[labels == y], side="right")
+    return drawn
 
 
 def even_groups(k: int) -> tuple[tuple[str, tuple[int, ...]], ...]:
