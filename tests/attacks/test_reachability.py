@@ -17,7 +17,8 @@ from leastwise.attacks.goals import CE, Margin, Targeted
 from leastwise.attacks.pgd import PGD, Zero
 from leastwise.attacks.reachability import Everywhere, Reach, matrix, reach, worst_target
 from leastwise.attacks.threats import L2, Ball, Linf
-from leastwise.audit.evidence import Evidence, join_records, parse_evidence
+from leastwise.audit.evidence import Evidence, join_records
+from leastwise.audit.evidence_file import parse_evidence
 from leastwise.audit.record import make_record
 from leastwise.core.noise import Noise
 from leastwise.models.classifier import Classifier

@@ -19,15 +19,8 @@ from leastwise.attacks.pgd import PGD
 from leastwise.attacks.registry import named
 from leastwise.attacks.threats import Linf
 from leastwise.audit.auditor import Meanwhile, Ready, Step, audit, make_auditor, usual_batch
-from leastwise.audit.evidence import (
-    EVIDENCE_FILE,
-    PACKED_FILE,
-    Evidence,
-    Record,
-    load_evidence,
-    merge_evidence,
-    pack_evidence,
-)
+from leastwise.audit.evidence import Evidence, Record, merge_evidence
+from leastwise.audit.evidence_file import EVIDENCE_FILE, PACKED_FILE, load_evidence, pack_evidence
 from leastwise.core.noise import Noise
 from leastwise.data.dataset import Dataset
 from leastwise.models.classifier import Classifier, backward_bytes, wrap

@@ -8,6 +8,7 @@ import pytest
 SLOW = ("torch", "scipy.stats", "altair")
 LIGHT = (
     "leastwise.audit.evidence",
+    "leastwise.audit.evidence_file",
     "leastwise.core.files",
     "leastwise.core.parsing",
     "leastwise.core.recipe",

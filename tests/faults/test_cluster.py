@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from leastwise.audit.auditor import Auditor, Step
-from leastwise.audit.evidence import load_evidence
+from leastwise.audit.evidence_file import load_evidence
 from leastwise.audit.race import RaceRecipe
 from leastwise.cli.main import main
 from leastwise.jobs.audit import audit_task, race_task

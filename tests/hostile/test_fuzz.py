@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from leastwise.attacks.threats import Linf
 from leastwise.audit.auditor import audit
-from leastwise.audit.evidence import parse_evidence
+from leastwise.audit.evidence_file import parse_evidence
 from leastwise.core.parsing import parse_number, parse_numbers, parse_seconds
 from leastwise.data.classes import DIGITS
 from leastwise.data.readers.arrays import read_npy, read_npz

@@ -11,7 +11,7 @@ import torch
 from leastwise.attacks.base import Clean
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Linf
-from leastwise.audit import evidence
+from leastwise.audit.evidence_file import load_evidence
 from leastwise.core.recipe import recipe_key
 from leastwise.data.dataset import Dataset
 from leastwise.data.loading import load
@@ -114,7 +114,7 @@ def test_the_engine_trains_and_audits_once(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "m" / "recipe.json").read_text())["key"] == recipe_key(JOB)
 
     found = task(CHECK, tmp_path / "a", model=tmp_path / "m").run()
-    loaded = evidence.load_evidence(found)
+    loaded = load_evidence(found)
     assert loaded.tally("clean").n.tolist() == [5] * 10
     model = load_checkpoint(checkpoint)
     x, y, _ = load("fashion-mini/test").take(5).batch(np.arange(50))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scripts import lite_tables
 
-from leastwise.audit import evidence as evidences
+from leastwise.audit.evidence_file import load_evidence
 from leastwise.data.loading import load
 from leastwise.models.classifier import inference
 from leastwise.models.load.checkpoint import load_checkpoint
@@ -37,7 +37,7 @@ def test_every_folder_is_a_finished_result_of_a_recipe_of_today() -> None:
     assert all(STORE.has(one) for one in found)
     for one in found:
         if isinstance(one, Measured):
-            evidences.load_evidence(STORE.folder(one)).verify()
+            load_evidence(STORE.folder(one)).verify()
 
 
 def test_weights_are_small_and_no_record_names_a_folder_of_a_machine() -> None:
@@ -60,7 +60,7 @@ def test_networks_say_what_their_evidence_says(name: str) -> None:
     assert audits
     for m in audits:
         model = load_checkpoint(STORE.folder(m.model) / "model.safetensors")
-        evidence = evidences.load_evidence(STORE.folder(m))
+        evidence = load_evidence(STORE.folder(m))
         row = {int(one): place for place, one in enumerate(evidence.ids)}
         with inference(model):
             predicted = model(x).argmax(1).tolist()

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from leastwise.audit.auditor import audit
-from leastwise.audit.evidence import load_evidence
+from leastwise.audit.evidence_file import load_evidence
 from leastwise.cli.main import main
 from leastwise.jobs.folder import RUN, claimed
 from leastwise.models.load.checkpoint import load_checkpoint

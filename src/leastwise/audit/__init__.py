@@ -10,7 +10,8 @@ from leastwise.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from leastwise.audit.auditor import Auditor, audit, make_auditor
-    from leastwise.audit.evidence import Evidence, load_evidence
+    from leastwise.audit.evidence import Evidence
+    from leastwise.audit.evidence_file import load_evidence
 
 __all__ = ["Auditor", "Evidence", "audit", "load_evidence", "make_auditor"]
 
@@ -18,6 +19,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "auditor": "Auditor audit make_auditor",
-        "evidence": "Evidence load_evidence",
+        "evidence": "Evidence",
+        "evidence_file": "load_evidence",
     },
 )

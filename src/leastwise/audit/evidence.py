@@ -1,12 +1,11 @@
 """Evidence: one small record per example and condition, from which every table and interval follows.
 
-On disk it is one safetensors file (arrays and one JSON text, nothing that can run). A digest over
-everything inside is checked on loading. The same recipe gives the same bytes on one kind of
-processor with the same batch size and number of threads.
+Here is the value and how it is written; `evidence_file` reads it, and `record` makes its records while attacking. None
+of it needs torch but the counts that are tensors. The same recipe gives the same bytes on one kind of processor with
+the same batch size and number of threads.
 """
 
 import json
-import lzma
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -14,24 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from safetensors import SafetensorError
-from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
 from leastwise.attacks.codes import FLAT, NEVER
 from leastwise.core.files import sha256, write_atomic
 from leastwise.core.recipe import key_of_json
-from leastwise.core.text import escape_unprintable
 from leastwise.data.classes import Groups
 
 if TYPE_CHECKING:
     from leastwise.core.counts import ClassFrame, Tally
 
 SCHEMA = 4  # 2: trouble, each; 3: rounded; 4: reached
-EVIDENCE_FILE = "evidence.safetensors"
-PACKED_FILE = f"{EVIDENCE_FILE}.xz"  # the same, a third of the size: 0.2 MB for 10,000 images under one condition
 SUMMARY_FILE = "summary.json"  # made from the evidence by the report
-LARGEST = 1 << 32  # bytes that a packed file may have inside
 MOST_NAMED = 5  # classes that a sentence names
 
 ExampleInts = Int[np.ndarray, " n"]
@@ -236,80 +229,14 @@ class Evidence:
             require(in_range(r.predicted, 0.0, k - 1.0), f"{name}: predictions are outside the classes")
             probabilities = np.concatenate([r.p_true, r.p_predicted, r.p_runner_up, r.p_squared])
             require(in_range(probabilities, 0.0, 1 + 1e-5), f"{name}: probabilities are outside [0, 1]")
-            require(
-                bool(((r.margin > 0) <= (r.predicted == self.labels)).all()), f"{name}: margins contradict predictions"
-            )
-            require(
-                bool(((r.margin < 0) <= (r.predicted != self.labels)).all()), f"{name}: margins contradict predictions"
-            )
+            right = r.predicted == self.labels
+            agree = bool(((r.margin > 0) <= right).all()) and bool(((r.margin < 0) <= ~right).all())
+            require(agree, f"{name}: margins contradict predictions")
             require(in_range(r.entropy, -1e-5, float(np.log(k)) + 1e-5), f"{name}: entropies are outside [0, ln k]")
             each_class = np.bincount(self.labels, minlength=k)[:, None]
             possible = r.reached.size == 0 or bool(((r.reached >= 0) & (r.reached <= each_class)).all())
             require(possible, f"{name}: more were reached than exist")
             require(bool((r.step >= NEVER).all() and (r.linf >= 0).all()), f"{name}: steps or norms are negative")
-
-
-def load_evidence(path: Path) -> Evidence:
-    """Read and check: a damaged or edited file is refused, and nothing in it is executed."""
-    if path.is_dir():
-        path = evidence_file(path)
-    if not path.is_file() or path.suffix == ".json":
-        raise ValueError(f"there is no evidence at {path}: give the folder that `leastwise audit` wrote")
-    return parse_evidence(unpack_file(path) if path.suffix == ".xz" else path.read_bytes(), path)
-
-
-def evidence_file(folder: Path) -> Path:
-    """The evidence of a folder, packed or not."""
-    return folder / (
-        PACKED_FILE if (folder / PACKED_FILE).is_file() and not (folder / EVIDENCE_FILE).is_file() else EVIDENCE_FILE
-    )
-
-
-def pack_evidence(folder: Path) -> None:
-    """Make a folder's evidence smaller without changing it; it is read as before."""
-    write_atomic(folder / PACKED_FILE, lzma.compress((folder / EVIDENCE_FILE).read_bytes()))
-    (folder / EVIDENCE_FILE).unlink()
-
-
-def unpack_file(path: Path) -> bytes:
-    reader = lzma.LZMADecompressor()
-    try:
-        content = reader.decompress(path.read_bytes(), max_length=LARGEST)
-    except (lzma.LZMAError, EOFError):
-        content = b""
-    if not reader.eof:
-        raise ValueError(f"{path} is damaged or was edited (it cannot be unpacked): audit again with --fresh")
-    return content
-
-
-def parse_evidence(content: bytes, path: Path) -> Evidence:
-    """Evidence from the bytes of a file, checked."""
-    try:
-        arrays = load_arrays(content)
-        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-        about = json.loads(header["__metadata__"]["leastwise"])
-        require(about["schema"] == SCHEMA, f"schema {about['schema']} is not {SCHEMA}")
-        stated = about.pop("digest")
-        require(stated == digest_content(arrays, about), "its digest does not match its content")
-        conditions = {}
-        for name, counts in about["conditions"].items():
-            columns: dict[str, Any] = {
-                f.name: arrays[f"{name}.{f.name}"] for f in fields(Record) if f.name not in counts
-            }
-            conditions[name] = Record(**columns, **counts)
-        groups = tuple((escape_unprintable(str(name)), tuple(classes)) for name, classes in about["groups"])
-        names, warnings = (
-            tuple(escape_unprintable(str(text)) for text in about[part]) for part in ("names", "warnings")
-        )
-        evidence = Evidence(arrays["ids"], arrays["labels"], names, conditions, about["recipe"], groups, warnings)
-    except (SafetensorError, KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(
-            f"{path} is not evidence ({type(error).__name__} while reading): audit again with --fresh"
-        ) from None
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged or was edited ({error}): audit again with --fresh") from None
-    evidence.verify()
-    return evidence
 
 
 def merge_evidence(parts: Sequence[Evidence]) -> Evidence:

@@ -52,7 +52,7 @@ class Audit:
         model, data, threat, device = target.ready(console, radii[0], self.attack, where.threads(target.threads))
         from leastwise.attacks.registry import named_all, over_radii
         from leastwise.audit.auditor import make_auditor
-        from leastwise.audit.evidence import EVIDENCE_FILE, load_evidence
+        from leastwise.audit.evidence_file import EVIDENCE_FILE, load_evidence
         from leastwise.core.files import write_json
         from leastwise.jobs.audit import audit_task
         from leastwise.jobs.folder import SUMMARY

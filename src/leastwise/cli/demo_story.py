@@ -11,7 +11,7 @@ from leastwise.attacks.makers import Threat
 from leastwise.attacks.pgd import PGD, Uniform
 from leastwise.attacks.registry import named_all
 from leastwise.attacks.threats import Linf
-from leastwise.audit.evidence import load_evidence
+from leastwise.audit.evidence_file import load_evidence
 from leastwise.core.files import write_atomic, write_json
 from leastwise.data.loading import DEFAULT
 from leastwise.jobs.folder import SUMMARY, claimed

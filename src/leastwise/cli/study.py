@@ -122,7 +122,7 @@ def carried_out(
     console: "Console", jobs: "dict[Cell, AuditJob]", out: Path, device: str, threads: int, hands: "Hands"
 ) -> "list[StudyRow]":
     """Trainings first, side by side on a cluster; then the audits, whose shards are spread over it."""
-    from leastwise.audit.evidence import load_evidence
+    from leastwise.audit.evidence_file import load_evidence
     from leastwise.core.files import write_json
     from leastwise.core.recipe import recipe_key
     from leastwise.jobs.errands import Errand, train_all, training_errand

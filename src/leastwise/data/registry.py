@@ -10,7 +10,7 @@ from leastwise.data.readers.imagenet import read_imagenet, read_tiny_imagenet
 from leastwise.data.readers.mnist import read_idx_set
 from leastwise.data.readers.stl10 import read_stl10
 from leastwise.data.readers.svhn import read_svhn
-from leastwise.data.source import ByHand, Debian, Facts, File, Npm, Official, Source
+from leastwise.data.source import ByHand, Debian, File, KnownFacts, Npm, Official, Source
 
 EMBEDDED = Path(__file__).parent / "fashion_mini.npz"
 CORRUPTED = tuple(CORRUPTIONS)
@@ -30,13 +30,13 @@ SOURCES: dict[str, Source] = {
         "the first 600 training and 200 test images of each Fashion-MNIST class, inside the package",
         ("train", "test"),
         lambda folder, split: read_npz(EMBEDDED, prefix=f"{split}_"),
-        Facts(10, (1, 28, 28), {"train": 600, "test": 200}),
+        KnownFacts(10, (1, 28, 28), {"train": 600, "test": 200}),
     ),
     "mnist": Source(
         "handwritten digits, 28x28 grey, unbalanced",
         ("train", "test"),
         lambda folder, split: read_idx_set(folder, split, DIGITS),
-        Facts(
+        KnownFacts(
             10,
             (1, 28, 28),
             {
@@ -76,7 +76,7 @@ SOURCES: dict[str, Source] = {
         "articles of clothing, 28x28 grey",
         ("train", "test"),
         lambda folder, split: read_idx_set(folder, split, FASHION),
-        Facts(
+        KnownFacts(
             10,
             (1, 28, 28),
             {"train": 6000, "test": 1000},
@@ -107,7 +107,7 @@ SOURCES: dict[str, Source] = {
         "small colour photographs, 32x32, two superclasses",
         ("train", "test"),
         read_cifar10,
-        Facts(
+        KnownFacts(
             10,
             (3, 32, 32),
             {"train": 5000, "test": 1000},
@@ -147,7 +147,7 @@ SOURCES: dict[str, Source] = {
         "small colour photographs, 32x32, a hundred classes in twenty superclasses",
         ("train", "test"),
         read_cifar100,
-        Facts(
+        KnownFacts(
             100,
             (3, 32, 32),
             {"train": 500, "test": 100},
@@ -175,7 +175,7 @@ SOURCES: dict[str, Source] = {
         "house numbers, 32x32, unbalanced",
         ("train", "test", "extra"),
         read_svhn,
-        Facts(
+        KnownFacts(
             10,
             (3, 32, 32),
             {
@@ -206,7 +206,7 @@ SOURCES: dict[str, Source] = {
         "photographs, 96x96, two superclasses",
         ("train", "test"),
         read_stl10,
-        Facts(10, (3, 96, 96), {"train": 500, "test": 800}),
+        KnownFacts(10, (3, 96, 96), {"train": 500, "test": 800}),
         (
             Official(
                 (
@@ -225,7 +225,7 @@ SOURCES: dict[str, Source] = {
         "200 classes of ImageNet at 64x64; the validation images are the test set",
         ("train", "val"),
         read_tiny_imagenet,
-        Facts(200, None, {"train": 500, "val": 50}),
+        KnownFacts(200, None, {"train": 500, "val": 50}),
         (
             Official(
                 (
@@ -245,7 +245,7 @@ SOURCES: dict[str, Source] = {
         "ILSVRC2012, 1000 classes; cut to 224x224 unless a size is given; the validation images are the test set",
         ("train", "val"),
         read_imagenet,
-        Facts(1000, None, {"train": None, "val": 50}),
+        KnownFacts(1000, None, {"train": None, "val": 50}),
         (
             ByHand(
                 "register at https://image-net.org, unpack ILSVRC2012_img_val.tar (MD5 "
@@ -260,7 +260,7 @@ SOURCES: dict[str, Source] = {
         "the CIFAR-10 test images under 19 corruptions of 5 severities: fog-3, jpeg_compression-5, …",
         tuple(f"{name}-{severity}" for name in CORRUPTED for severity in range(1, 6)),
         read_cifar10_c,
-        Facts(10, (3, 32, 32), {f"{name}-{severity}": 1000 for name in CORRUPTED for severity in range(1, 6)}),
+        KnownFacts(10, (3, 32, 32), {f"{name}-{severity}": 1000 for name in CORRUPTED for severity in range(1, 6)}),
         (
             Official(
                 (

@@ -79,7 +79,7 @@ ImagesPerClass = int | tuple[int, ...] | None  # the same for all classes, one e
 
 
 @dataclass(frozen=True)
-class Facts:
+class KnownFacts:
     """What is known about a data set, checked whenever it is read."""
 
     k: int
@@ -120,7 +120,7 @@ class Source:
     about: str
     splits: tuple[str, ...]
     read: Callable[..., Dataset]  # folder, split; and size, watch where images are files
-    facts: Facts
+    facts: KnownFacts
     offers: tuple[Offer, ...] = ()
     folders: tuple[str, ...] = ()  # names its folder may have under a root of data; the first is ours
     as_files: bool = False  # images are files: they can be cut to a size

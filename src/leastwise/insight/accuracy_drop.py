@@ -14,7 +14,7 @@ RESIDUE = 1e-9  # what rounding may leave of a sum that is 0, for each class
 
 
 @dataclass(frozen=True)
-class Estimate:
+class IntervalEstimate:
     value: float
     low: float
     high: float
@@ -38,7 +38,7 @@ def joint_share(
     classes: tuple[int, ...],
     confidence: float = CONFIDENCE,
     seed: int = 0,
-) -> Estimate:
+) -> IntervalEstimate:
     """The share of the fall that some classes carry together, with a bootstrap interval over the same images."""
     shares = drop_shares(class_accuracies(before, labels, k), class_accuracies(after, labels, k))
     drawn_again = resample_accuracies([before, after], labels, k, seed)
@@ -46,7 +46,7 @@ def joint_share(
     total = np.nansum(lost, axis=1)
     fell = total > RESIDUE * k
     drawn = lost[:, list(classes)].sum(1)[fell] / total[fell]
-    return Estimate(float(shares[list(classes)].sum()), *percentile_interval(drawn, confidence))
+    return IntervalEstimate(float(shares[list(classes)].sum()), *percentile_interval(drawn, confidence))
 
 
 def class_accuracies(hits: Hits, labels: Int[np.ndarray, " n"], k: int) -> ClassValues:

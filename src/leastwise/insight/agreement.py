@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtri
 
-from leastwise.insight.accuracy_drop import CONFIDENCE, DRAWS, Estimate, percentile_interval
+from leastwise.insight.accuracy_drop import CONFIDENCE, DRAWS, IntervalEstimate, percentile_interval
 from leastwise.insight.confusion import SHUFFLES
 from leastwise.statistics.intervals import ClassValues
 
@@ -69,14 +69,16 @@ def mean_pair(cosine: ModelPairs) -> float:
     return float(pairs.mean()) if len(pairs) else float("nan")
 
 
-def mean_agreement(accuracy: Profiles, confidence: float = CONFIDENCE, seed: int = 0, draws: int = DRAWS) -> Estimate:
+def mean_agreement(
+    accuracy: Profiles, confidence: float = CONFIDENCE, seed: int = 0, draws: int = DRAWS
+) -> IntervalEstimate:
     """Mean cosine of every two models, with a bootstrap interval over classes."""
     return bootstrap_classes(deviations(accuracy), lambda d: mean_pair(cosine_matrix(d)), confidence, seed, draws)
 
 
 def agreement_difference(
     a: Profiles, b: MoreProfiles, confidence: float = CONFIDENCE, seed: int = 0, draws: int = DRAWS
-) -> Estimate:
+) -> IntervalEstimate:
     """Mean cosine within group B minus within group A, with a bootstrap interval over the classes they share."""
     m = len(a)
 
@@ -88,12 +90,12 @@ def agreement_difference(
 
 def bootstrap_classes(
     d: Profiles, statistic: Callable[[Profiles], float], confidence: float, seed: int, draws: int
-) -> Estimate:
+) -> IntervalEstimate:
     """Percentiles of a statistic over classes drawn again; draws in which some model has no direction do not count."""
     k = d.shape[1]
     some = (d[:, classes] for classes in np.random.default_rng(seed).integers(0, k, (draws, k)))
     drawn = np.array([statistic(again - again.mean(1, keepdims=True)) for again in some])
-    return Estimate(statistic(d), *percentile_interval(drawn[~np.isnan(drawn)], confidence))
+    return IntervalEstimate(statistic(d), *percentile_interval(drawn[~np.isnan(drawn)], confidence))
 
 
 @dataclass(frozen=True)

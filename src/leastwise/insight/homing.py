@@ -8,7 +8,7 @@ from jaxtyping import Float
 from scipy.special import ndtri
 
 from leastwise.audit.evidence import Evidence
-from leastwise.insight.accuracy_drop import CONFIDENCE, Estimate
+from leastwise.insight.accuracy_drop import CONFIDENCE, IntervalEstimate
 from leastwise.insight.confusion import ConfusionMatrix, count_confusions, keep_mistakes
 
 
@@ -53,7 +53,7 @@ def measure_homing(full: Evidence, without: Mapping[int, Evidence], condition: s
 
 def estimate_homing_gain(
     full: Evidence, without: Mapping[int, Evidence], condition: str, confidence: float = CONFIDENCE
-) -> Estimate:
+) -> IntervalEstimate:
     """How much more often an image comes home when its confound class is removed than when some other class is.
 
     Retraining alone turns many mistakes right. Tian's count has no such control; here each image that is wrong under
@@ -73,10 +73,10 @@ def estimate_homing_gain(
         others += known & ~confound
     compared = others > 0
     if compared.sum() < 2:
-        return Estimate(float("nan"), float("nan"), float("nan"))
+        return IntervalEstimate(float("nan"), float("nan"), float("nan"))
     gain = (home - other / np.maximum(others, 1))[compared]
     half = float(ndtri((1 + confidence) / 2) * gain.std(ddof=1) / np.sqrt(len(gain)))
-    return Estimate(float(gain.mean()), float(gain.mean()) - half, float(gain.mean()) + half)
+    return IntervalEstimate(float(gain.mean()), float(gain.mean()) - half, float(gain.mean()) + half)
 
 
 def is_right(full: Evidence, other: Evidence, rows: "np.ndarray", condition: str) -> "np.ndarray":

@@ -15,7 +15,8 @@ import torch
 from leastwise import __version__
 from leastwise.audit import race as races
 from leastwise.audit.auditor import Auditor, Meanwhile, Planned, Ready, Step, assembled, at_most, tallied
-from leastwise.audit.evidence import EVIDENCE_FILE, Record, parse_evidence
+from leastwise.audit.evidence import Record
+from leastwise.audit.evidence_file import EVIDENCE_FILE, parse_evidence
 from leastwise.audit.race import RaceRecipe, Survived, check, lanes, race
 from leastwise.core.counts import Tally
 from leastwise.core.files import write_json

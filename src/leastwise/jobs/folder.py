@@ -13,7 +13,7 @@ import torch
 
 from leastwise import __version__
 from leastwise.audit.auditor import AtMost, Meanwhile, Planned, Ready, Step
-from leastwise.audit.evidence import EVIDENCE_FILE, PACKED_FILE
+from leastwise.audit.evidence_file import EVIDENCE_FILE, PACKED_FILE
 from leastwise.core.files import check_writable, lock_folder, write_json
 from leastwise.core.memory import steady_memory
 from leastwise.jobs.executor import HERE, Hands

@@ -11,9 +11,9 @@ import numpy as np
 
 from leastwise.attacks.base import Clean
 from leastwise.audit import auditor as audits
-from leastwise.audit import evidence as evidences
 from leastwise.audit.auditor import TRIAL_FROM, Auditor, Conditions
-from leastwise.audit.evidence import Evidence, pack_evidence
+from leastwise.audit.evidence import Evidence
+from leastwise.audit.evidence_file import load_evidence, pack_evidence
 from leastwise.core.files import write_atomic
 from leastwise.core.json_values import with_nulls
 from leastwise.core.recipe import recipe_key
@@ -70,7 +70,7 @@ class Runner:
         # An unfinished result of another version, or of a network that was trained anew, makes room.
         task.run(watch, fresh=claimed(task.folder) not in (None, task.claim), hands=hands)
         if not task.finished:
-            raise ValueError(evidences.load_evidence(task.folder).warnings[-1])  # images that nobody could attack
+            raise ValueError(load_evidence(task.folder).warnings[-1])  # images that nobody could attack
         if isinstance(recipe, Measured):
             self.keep(recipe, task.folder)
             pack_evidence(task.folder)

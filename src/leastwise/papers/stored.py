@@ -18,7 +18,7 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
 from leastwise import __version__
-from leastwise.audit.evidence import PACKED_FILE, load_evidence
+from leastwise.audit.evidence_file import PACKED_FILE, load_evidence
 from leastwise.core.counts import Tally
 from leastwise.core.files import sha256, write_atomic
 from leastwise.core.recipe import recipe_key

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from leastwise.audit.evidence import SUMMARY_FILE, Evidence, evidence_file, load_evidence
+from leastwise.audit.evidence import SUMMARY_FILE, Evidence
+from leastwise.audit.evidence_file import load_evidence, locate_evidence
 from leastwise.core.text import escape_unprintable
 from leastwise.report.text import percent, span
 from leastwise.statistics.gate.decide import GateOutcome, GateVerdict, Result, SingleImages
@@ -15,7 +16,7 @@ from leastwise.statistics.gate.decide import GateOutcome, GateVerdict, Result, S
 
 def read_result(path: Path) -> Result:
     """Read the evidence of a folder, or else the counts of a summary."""
-    if evidence_file(path).is_file():
+    if locate_evidence(path).is_file():
         return from_evidence(load_evidence(path))
     file = path / SUMMARY_FILE if path.is_dir() else path
     if not file.is_file():

@@ -10,10 +10,10 @@ from jaxtyping import Float, Int
 
 from leastwise.statistics.intervals import ClassValues
 
-Accuracies = Float[np.ndarray, "*rows k"]  # one row of class accuracies, or many
+AccuracyRows = Float[np.ndarray, "*rows k"]  # one row of class accuracies, or many
 
 
-def worst_accuracy(accuracy: Accuracies) -> Float[np.ndarray, "..."]:
+def worst_accuracy(accuracy: AccuracyRows) -> Float[np.ndarray, "..."]:
     """The accuracy of the weakest class."""
     return np.asarray(np.nanmin(accuracy, axis=-1))
 
@@ -23,17 +23,17 @@ def worst_class(accuracy: ClassValues) -> int:
     return int(np.nanargmin(accuracy))
 
 
-def class_gap(accuracy: Accuracies) -> Float[np.ndarray, "..."]:
+def class_gap(accuracy: AccuracyRows) -> Float[np.ndarray, "..."]:
     """Best minus worst class: MCD (Tian Def. 4.2), the range that GF-Score calls RDI."""
     return np.asarray(np.nanmax(accuracy, axis=-1) - np.nanmin(accuracy, axis=-1))
 
 
-def class_variance(accuracy: Accuracies) -> Float[np.ndarray, "..."]:
+def class_variance(accuracy: AccuracyRows) -> Float[np.ndarray, "..."]:
     """Population variance over the classes: CV (Tian Def. 4.1), there in percent squared."""
     return np.asarray(np.nanvar(accuracy, axis=-1))
 
 
-def class_deviation(accuracy: Accuracies) -> Float[np.ndarray, "..."]:
+def class_deviation(accuracy: AccuracyRows) -> Float[np.ndarray, "..."]:
     """Population standard deviation over the classes."""
     return np.asarray(np.nanstd(accuracy, axis=-1))
 

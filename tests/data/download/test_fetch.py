@@ -20,7 +20,7 @@ from leastwise.data.download.fetch import CONTENTS, DOWNLOADS, check_contents, f
 from leastwise.data.download.http import part_path
 from leastwise.data.loading import load
 from leastwise.data.registry import IDX, SOURCES
-from leastwise.data.source import ByHand, Debian, Facts, File, Npm, Official, Source, hash_content
+from leastwise.data.source import ByHand, Debian, File, KnownFacts, Npm, Official, Source, hash_content
 
 MEMBERS = {"test_batch.bin": bytes(3073 * 4), "data_batch_1.bin": bytes(range(256)) * 4000}
 
@@ -442,7 +442,7 @@ def test_facts_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         ValueError, match=r"1,000 images of each class are known, but it has 20 .*its labels begin \[0, 1"
     ):
         load("cifar10/test")
-    facts = Facts(2, (3, 4, 4), {"test": (1, 2)})
+    facts = KnownFacts(2, (3, 4, 4), {"test": (1, 2)})
     np.savez(tmp_path / "x.npz", images=np.zeros((3, 3, 4, 4), np.uint8), labels=np.array([0, 1, 1]))
     data = load(str(tmp_path / "x.npz"))
     facts.check("x", "test", data)
