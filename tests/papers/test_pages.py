@@ -14,9 +14,9 @@ import pytest
 
 from leastwise.core.counts import ClassFrame
 from leastwise.data.classes import CIFAR10, CIFAR10_GROUPS
-from leastwise.papers.claims.base import ClaimFinding
+from leastwise.papers.claims.base import NO_UNIT, PERCENT, PERCENT_SQUARED, POINTS, ClaimFinding
 from leastwise.papers.drawing.claims import SMOKE, ClaimRow
-from leastwise.papers.drawing.inputs import NOT_RUN, CellValue, DrawingInput
+from leastwise.papers.drawing.inputs import NOT_RUN, CellValue, DrawingInput, NotShown
 from leastwise.papers.drawing.tables import UNCOMPARED, UNDEFINED, make_table, table_csv, table_latex, table_rows
 from leastwise.papers.exhibit import Exhibit
 from leastwise.papers.page import (
@@ -25,7 +25,7 @@ from leastwise.papers.page import (
     draw_exhibit,
     exhibit_heading,
     figure_csv,
-    merge_notes,
+    write_notes,
     write_page,
 )
 from leastwise.papers.printed import printed_table
@@ -96,7 +96,7 @@ def test_with_results_all_is_drawn_and_every_printed_number_has_ours(exhibit: Ex
     made = draw_exhibit(given(exhibit.id, results_of(exhibit.id, scale_name), scale_name))
     drawn = exhibit.id.partition("/")[2].startswith("table") or made.panels or made.wide or made.images
     assert drawn or "nothing to share" in str(made.notes)
-    table_made = make_table(exhibit.id, scale_name, made.ours)
+    table_made = make_table(exhibit.id, scale_name, made.ours, units=made.units)
     for row, cells in printed_table(exhibit.id).items():
         for column in cells:
             assert table_made is not None
@@ -139,7 +139,8 @@ def test_printed_cells_of_tian_recompute_from_themselves() -> None:
     recipe = EXHIBITS["tian2021/table1"].needs["Madry"]
     assert isinstance(recipe, Measured)
     results = {recipe: of_predictions(recipe, dict.fromkeys(recipe.conditions, right), each=1000)}
-    made = make_table("tian2021/table1", "full", ours("tian2021/table1", results))
+    drawing = draw_exhibit(given("tian2021/table1", results))
+    made = make_table("tian2021/table1", "full", drawing.ours, units=drawing.units)
     assert made is not None
     entry = made.entries["Madry PGD", "CV"]
     assert not isinstance(entry.ours, str) and entry.ours[0] == pytest.approx(224.3, abs=0.25)
@@ -188,9 +189,9 @@ def test_reasons_reach_the_cells() -> None:
     made = draw_exhibit(given(exhibit.id, {}, failed={standard.model: "the loss is nan at step 3"})).ours  # type: ignore[dict-item]
     assert made["MNIST", "standard CV"] == "failed: the loss is nan at step 3"
     assert made["MNIST", "adversarial CV"] == NOT_RUN
-    lite = draw_exhibit(given(exhibit.id, {}, "lite")).ours
-    assert lite["ImageNet", "standard CV"] == "imagenet is too large for two cores"
-    table_made = make_table(exhibit.id, "lite", lite)
+    lite = draw_exhibit(given(exhibit.id, {}, "lite"))
+    assert lite.ours["ImageNet", "standard CV"] == "imagenet is too large for two cores"
+    table_made = make_table(exhibit.id, "lite", lite.ours, units=lite.units)
     assert table_made is not None
     lines = list(csv.DictReader(io.StringIO(table_csv(table_made))))
     assert all(line["why not"] for line in lines) and {line["scale"] for line in lines} == {"lite"}
@@ -292,8 +293,9 @@ def test_a_page_says_what_was_measured_on_fewer_images_or_with_a_shorter_attack(
 
 
 def test_what_is_not_shown_for_one_reason_is_said_once() -> None:
-    notes = ("Not shown: a, b (not run).", "A remark.", "Not shown: c (too large).", "Not shown: d (not run).")
-    assert merge_notes(notes) == ("Not shown: a, b; d (not run).", "A remark.", "Not shown: c (too large).")
+    missing = (NotShown(("a", "b"), "not run"), NotShown(("c",), "too large"), NotShown(("d",), "not run"))
+    notes = (missing[0], "A remark.", *missing[1:])
+    assert write_notes(notes) == ("Not shown: a, b; d (not run).", "A remark.", "Not shown: c (too large).")
 
 
 def test_conditions_that_leave_nothing_have_no_weakest_class_and_no_direction() -> None:
@@ -309,12 +311,12 @@ def test_conditions_that_leave_nothing_have_no_weakest_class_and_no_direction() 
 
 
 def test_claims_are_written_in_the_units_of_the_page() -> None:
-    finding = ClaimFinding("", 0.1234, -0.001, 0.25, "undecided", unit="points")
+    finding = ClaimFinding("", 0.1234, -0.001, 0.25, "undecided", unit=POINTS)
     assert row_of(finding).number == "12.3 points [−0.1, 25.0]"
-    assert row_of(replace(finding, unit="%²")).number == "1234 %² [−10, 2500]"
-    assert row_of(replace(finding, value=1e-17, unit="")).number == "0.000 [−0.001, 0.250]"
+    assert row_of(replace(finding, unit=PERCENT_SQUARED)).number == "1234 %² [−10, 2500]"
+    assert row_of(replace(finding, value=1e-17, unit=NO_UNIT)).number == "0.000 [−0.001, 0.250]"
     nan = float("nan")
-    assert row_of(ClaimFinding("", 0.5, nan, nan, "undecided", unit="%")).number == "50.0 %"
+    assert row_of(ClaimFinding("", 0.5, nan, nan, "undecided", unit=PERCENT)).number == "50.0 %"
     assert row_of(ClaimFinding("", 0.01083, 0.01049, 0.0112, "holds")).number == "0.0108 [0.0105, 0.0112]"
     assert row_of(ClaimFinding("", 0.0, 0.0, 0.0, "undecided")).number == "0 [0, 0]"
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from leastwise.papers.cost import released
 from leastwise.papers.drawing import claims
 from leastwise.papers.drawing.claims import SMOKE, ClaimRow, summarise_claims
 from leastwise.papers.drawing.exhibit_drawing import Drawings, ExhibitDrawing, list_marks
-from leastwise.papers.drawing.inputs import DrawingInput
+from leastwise.papers.drawing.inputs import DrawingInput, Note, NotShown
 from leastwise.papers.drawing.tables import ComparisonTable, make_table, table_csv, table_latex, table_rows
 from leastwise.papers.exhibit import Exhibit, Paper
 from leastwise.papers.judge import VerdictRule, judge_claims
@@ -24,7 +24,6 @@ from leastwise.report.export import csv_text
 from leastwise.report.html import number_figures, render_page
 
 PAGE = "index.html"
-NOT_SHOWN = re.compile(r"Not shown: (?P<what>.+?) \((?P<why>.+)\)\.")
 # What a reader must know before any number.
 CAVEATS = {
     "smoke": "Scale smoke: shows only that everything runs. A few images inside the package and networks trained for "
@@ -81,7 +80,7 @@ def write_page(
 def make_section(inputs: DrawingInput, rules: Sequence[VerdictRule]) -> ExhibitSection:
     exhibit, scale = inputs.view.exhibit, inputs.view.scale
     made = draw_exhibit(inputs)
-    table = make_table(exhibit.id, scale, made.ours)
+    table = make_table(exhibit.id, scale, made.ours, units=made.units)
     cited = {rule.claim for rule in rules if rule.exhibit == exhibit.id}
     ids = tuple(claim.id for claim in sorted(cited, key=lambda claim: claim.number))
     return ExhibitSection(exhibit, made, table, describe_completeness(inputs.view), ids)
@@ -90,21 +89,17 @@ def make_section(inputs: DrawingInput, rules: Sequence[VerdictRule]) -> ExhibitS
 def draw_exhibit(inputs: DrawingInput) -> ExhibitDrawing:
     """An exhibit by the function that its id names."""
     drawings: Drawings = inputs.paper.load_drawings()
-    made = drawings[inputs.view.exhibit.id](inputs)
-    return replace(made, notes=merge_notes(made.notes))
+    return drawings[inputs.view.exhibit.id](inputs)
 
 
-def merge_notes(notes: Sequence[str]) -> tuple[str, ...]:
-    """What is not shown for one reason in one sentence, at the place of the first of them."""
+def write_notes(notes: Sequence[Note]) -> tuple[str, ...]:
+    """The notes as sentences: what is not shown for one reason in one of them, at the place of the first."""
     lacking: dict[str, dict[str, None]] = {}
-    order: dict[str, None] = {}
     for note in notes:
-        if found := NOT_SHOWN.fullmatch(note):
-            lacking.setdefault(found["why"], {})[found["what"]] = None
-            order[found["why"]] = None
-        else:
-            order[note] = None
-    return tuple(f"Not shown: {'; '.join(lacking[one])} ({one})." if one in lacking else one for one in order)
+        if isinstance(note, NotShown):
+            lacking.setdefault(note.why, {})[", ".join(note.what)] = None
+    sentences = {why: f"Not shown: {'; '.join(what)} ({why})." for why, what in lacking.items()}
+    return tuple(dict.fromkeys(sentences[note.why] if isinstance(note, NotShown) else note for note in notes))
 
 
 def figure_csv(made: ExhibitDrawing, scale: str) -> str:
@@ -163,7 +158,7 @@ def section_context(
         "panels": number_figures(made.panels, specs),
         "wide": number_figures(made.wide, specs),
         "images": made.images,
-        "notes": made.notes,
+        "notes": write_notes(made.notes),
         "table": None if table is None else {"columns": column_headings(table), "rows": table_rows(table)},
         "pairs": made.pairs,
         "export": len(exports) - 1,

@@ -12,7 +12,15 @@ from leastwise.papers.claims.base import SharedImages, share_images
 from leastwise.papers.drawing import values
 from leastwise.papers.drawing.exhibit_drawing import Drawings, ExhibitDrawing
 from leastwise.papers.drawing.figures import describe_condition, group_ranking_figure
-from leastwise.papers.drawing.inputs import CellValue, DrawingInput, Estimate, OurCells, find_audits, value_or_reason
+from leastwise.papers.drawing.inputs import (
+    CellValue,
+    DrawingInput,
+    Estimate,
+    OurCells,
+    explain_missing,
+    find_audits,
+    value_or_reason,
+)
 from leastwise.papers.drawing.values import (
     accuracy_difference,
     best,
@@ -181,7 +189,7 @@ def draw_while_training(inputs: DrawingInput, kinds: Sequence[str]) -> ExhibitDr
                 curves[role, what] = tallies
             except MissingResult as reason:
                 missing.setdefault(str(reason), []).append(role)
-    notes = tuple(f"Not shown: {', '.join(dict.fromkeys(some))} ({why})." for why, some in missing.items())
+    notes = explain_missing({why: dict.fromkeys(some) for why, some in missing.items()})
     panels = []
     for c in dict.fromkeys(inputs.cls(c) for c in inputs.view.exhibit.classes):
         for what in kinds:
@@ -241,7 +249,8 @@ def fig2efgh(inputs: DrawingInput) -> ExhibitDrawing:
         (row, "training images at 8/255"): at("train", "8"),
         (row, "test images at 1/255"): at("test", "1"),
     }
-    return draw_while_training(inputs, ("clean", "robust")) + ExhibitDrawing(ours=ours)
+    units = {"training images at 8/255": "%", "test images at 1/255": "%"}
+    return draw_while_training(inputs, ("clean", "robust")) + ExhibitDrawing(ours=ours, units=units)
 
 
 COLUMNS: Mapping[str, Statistic] = {
@@ -259,7 +268,7 @@ def table1(inputs: DrawingInput) -> ExhibitDrawing:
         for column_name, statistic in COLUMNS.items():
             for what, begin in BOTH:
                 ours[role, f"{column_name}, {what}"] = compute_cell(inputs, statistic, role, begin)
-    return ExhibitDrawing(ours=ours)
+    return ExhibitDrawing(ours=ours, units={f"class SD without noise, {what}": "points" for what, _ in BOTH})
 
 
 def fig4(inputs: DrawingInput) -> ExhibitDrawing:

@@ -25,7 +25,7 @@ from leastwise.papers.drawing.figures import (
     logit_similarity_figure,
     matrix_figure,
 )
-from leastwise.papers.drawing.inputs import DrawingInput, Estimate, OurCells, find_audits, value_or_reason
+from leastwise.papers.drawing.inputs import DrawingInput, Estimate, NotShown, OurCells, find_audits, value_or_reason
 from leastwise.papers.drawing.values import (
     accuracy_difference,
     class_accuracy,
@@ -222,7 +222,9 @@ def fig15(inputs: DrawingInput) -> ExhibitDrawing:
         return accuracy_difference(pair, cat)
 
     ours["adversarial robust", "gain of class 4 by fair weighting"] = value_or_reason(gain)
-    return join_drawings(made) + ExhibitDrawing(ours=ours)
+    return join_drawings(made) + ExhibitDrawing(
+        ours=ours, units={"class SD": "points", "class SD without noise": "points"}
+    )
 
 
 def table1(inputs: DrawingInput) -> ExhibitDrawing:
@@ -245,7 +247,7 @@ def draw_conditions(inputs: DrawingInput, role: str, title: str) -> ExhibitDrawi
     """Deviations and cosines of one network under several conditions."""
     audits = list_conditions(inputs, role)
     if not audits:
-        return ExhibitDrawing(notes=(f"Not shown: {title} ({inputs.why(role)}).",))
+        return ExhibitDrawing(notes=(NotShown((title,), inputs.why(role)),))
     accuracy = np.stack([class_accuracies(one) for one in audits.values()])
     return ExhibitDrawing(
         wide=(deviation_figure(inputs, audits, title, "condition"), cosine_figure(list(audits), accuracy, title))

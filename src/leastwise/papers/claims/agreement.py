@@ -14,6 +14,7 @@ from leastwise.insight.agreement import agreement_difference, compare_profiles, 
 from leastwise.insight.confusion import ConfusionMatrix, count_confusions, count_inside_groups, measure_symmetry
 from leastwise.insight.dynamics import measure_convergence
 from leastwise.papers.claims.base import (
+    PERCENT,
     Accuracies,
     Claim,
     ClaimDecision,
@@ -68,7 +69,7 @@ def confusions_are_mutual_and_near(evidence: Evidence, condition: str, groups: G
         near = count_inside_groups(matrix, groups)
         least, most = exact_interval(np.array([near.inside]), np.array([near.mistakes]))
         what = f"share of confusions inside superclasses (by chance {100 * near.expected:.1f} %)"
-        found.append(above(what, near.share, float(least[0]), float(most[0]), threshold=near.expected, unit="%"))
+        found.append(above(what, near.share, float(least[0]), float(most[0]), threshold=near.expected, unit=PERCENT))
     return tuple(found)
 
 

@@ -14,6 +14,8 @@ from leastwise.insight.confusion import count_confusions, count_inside_groups
 from leastwise.insight.homing import estimate_homing_gain, measure_homing
 from leastwise.insight.outputs import cvc
 from leastwise.papers.claims.base import (
+    PERCENT,
+    POINTS,
     Accuracies,
     Claim,
     ClaimFinding,
@@ -62,7 +64,7 @@ def temperature_gains_where_smooth(
     a, b = same.accuracies()
     found = rank_correlation(b - a, cvc(evidence, natural))
     return (
-        below(f"accuracy under {what} minus under {pgd}", *bootstrap_change(same, average), unit="points"),
+        below(f"accuracy under {what} minus under {pgd}", *bootstrap_change(same, average), unit=POINTS),
         above("rank correlation of that change with CVC", found.rho, found.low, found.high, p=found.p),
     )
 
@@ -97,19 +99,17 @@ def homing_is_common_and_pairwise(
     gain = estimate_homing_gain(full, without, condition)
     homed = np.nan_to_num(measure_homing(full, without, condition).homed).astype(np.int64)
     homed = homed[homed.sum(1) > 0]
-    coming = above(
-        "coming home minus coming right without another class", gain.value, gain.low, gain.high, unit="points"
-    )
+    coming = above("coming home minus coming right without another class", gain.value, gain.low, gain.high, unit=POINTS)
     if not len(homed):
         nan = float("nan")
-        return coming, above("share of the main confound class", nan, nan, nan, unit="%")
+        return coming, above("share of the main confound class", nan, nan, nan, unit=PERCENT)
     rng = np.random.default_rng(0)
     anywhere = np.full(full.k - 1, 1 / (full.k - 1))
     even = float(np.mean([largest_share(rng.multinomial(n, anywhere, DRAWS)).mean() for n in homed.sum(1)]))
     drawn = np.mean([largest_share(rng.multinomial(row.sum(), row / row.sum(), DRAWS)) for row in homed], axis=0)
     what = f"share of the main confound class (even: {100 * even:.1f} %)"
     return coming, above(
-        what, float(largest_share(homed).mean()), *percentile_interval(drawn), threshold=even, unit="%"
+        what, float(largest_share(homed).mean()), *percentile_interval(drawn), threshold=even, unit=PERCENT
     )
 
 
@@ -123,7 +123,7 @@ def class_is_lifted(before: Evidence, after: Evidence, condition: str, cls: int)
     rows = same.labels == cls
     found = compare_paired(same.hits[0][rows], same.hits[1][rows])
     what = f"change of {before.names[cls]} under {condition}"
-    return (above(what, found.difference, found.low, found.high, p=found.p, unit="points"),)
+    return (above(what, found.difference, found.low, found.high, p=found.p, unit=POINTS),)
 
 
 def backgrounds_drive_adversarial_confusion(
@@ -135,14 +135,14 @@ def backgrounds_drive_adversarial_confusion(
     a, b = (count_inside_groups(count_confusions(evidence, condition), groups) for condition in (natural, attacked))
     if not (a.mistakes and b.mistakes):
         nan = float("nan")
-        return (above(what, nan, nan, nan, unit="points"),)
+        return (above(what, nan, nan, nan, unit=POINTS),)
     (p_low, q_low), (p_high, q_high) = wilson_interval(
         np.array([a.inside, b.inside]), np.array([a.mistakes, b.mistakes])
     )
     p, q = a.share, b.share
     low = (q - p) - float(np.hypot(q - q_low, p_high - p))
     high = (q - p) + float(np.hypot(q_high - q, p - p_low))
-    return (above(what, q - p, low, high, unit="points"),)
+    return (above(what, q - p, low, high, unit=POINTS),)
 
 
 STRONGER_ATTACKS_GAIN_ON_WEAK = Claim(

@@ -6,7 +6,7 @@ recipe would give they do not know: for that, train with several seeds and compa
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -22,6 +22,20 @@ Accuracies = Float[np.ndarray, "... k"]
 AccuracyStatistic = Callable[[Accuracies, Int[np.ndarray, " k"]], "np.ndarray"]  # of class accuracies and class sizes
 
 
+class FindingUnit(NamedTuple):
+    """The unit that a reader wants, and what the number of a finding, a share, is multiplied by to be in it."""
+
+    name: str = ""
+    times: float = 1.0
+
+
+NO_UNIT = FindingUnit()
+PERCENT = FindingUnit("%", 100.0)
+POINTS = FindingUnit("points", 100.0)
+PERCENT_SQUARED = FindingUnit("%²", 1e4)
+NATS = FindingUnit("nats")
+
+
 @dataclass(frozen=True)
 class ClaimFinding:
     """One number that speaks to a claim."""
@@ -32,7 +46,7 @@ class ClaimFinding:
     high: float
     verdict: ClaimDecision
     p: float | None = None
-    unit: str = ""  # that a reader wants: the value itself is a share where this is %, points or %²
+    unit: FindingUnit = NO_UNIT  # that a reader wants
 
 
 @dataclass(frozen=True)
@@ -52,7 +66,13 @@ class Claim:
 
 
 def above(
-    what: str, value: float, low: float, high: float, threshold: float = 0.0, p: float | None = None, unit: str = ""
+    what: str,
+    value: float,
+    low: float,
+    high: float,
+    threshold: float = 0.0,
+    p: float | None = None,
+    unit: FindingUnit = NO_UNIT,
 ) -> ClaimFinding:
     """Claims more than a threshold: decided only if the whole interval is on one side of it."""
     verdict: ClaimDecision = "holds" if low > threshold else "does not hold" if high < threshold else "undecided"
@@ -60,7 +80,13 @@ def above(
 
 
 def below(
-    what: str, value: float, low: float, high: float, threshold: float = 0.0, p: float | None = None, unit: str = ""
+    what: str,
+    value: float,
+    low: float,
+    high: float,
+    threshold: float = 0.0,
+    p: float | None = None,
+    unit: FindingUnit = NO_UNIT,
 ) -> ClaimFinding:
     verdict: ClaimDecision = "holds" if high < threshold else "does not hold" if low > threshold else "undecided"
     return ClaimFinding(what, value, low, high, verdict, p, unit)

@@ -7,7 +7,18 @@ from scipy.special import bdtrc, ndtri
 
 from leastwise.audit.evidence import Evidence
 from leastwise.insight.accuracy_drop import resample_accuracies
-from leastwise.papers.claims.base import Claim, ClaimFinding, above, average, bootstrap_change, share_images, worst
+from leastwise.papers.claims.base import (
+    NATS,
+    PERCENT,
+    POINTS,
+    Claim,
+    ClaimFinding,
+    above,
+    average,
+    bootstrap_change,
+    share_images,
+    worst,
+)
 from leastwise.statistics.intervals import CONFIDENCE, ClassValues, exact_interval
 
 
@@ -16,7 +27,7 @@ def sign_test(what: str, rises: "np.ndarray") -> ClaimFinding:
     n, so = len(rises), int(rises.sum())
     low, high = exact_interval(np.array([so]), np.array([n]))
     p = min(1.0, 2 * float(bdtrc(max(so, n - so) - 1, n, 0.5)))
-    return above(what, so / n if n else float("nan"), float(low[0]), float(high[0]), threshold=0.5, p=p, unit="%")
+    return above(what, so / n if n else float("nan"), float(low[0]), float(high[0]), threshold=0.5, p=p, unit=PERCENT)
 
 
 def similarity_rises_and_variance_falls(
@@ -56,7 +67,7 @@ def smoothing_lowers(
 def worst_class_rises(base: Evidence, smoothed: Evidence, condition: str) -> tuple[ClaimFinding, ...]:
     """C20, second half: the worst class with smoothing or entropy against the worst without, whichever they are."""
     same = share_images((base, condition), (smoothed, condition))
-    return (above(f"change of the worst class under {condition}", *bootstrap_change(same, worst), unit="points"),)
+    return (above(f"change of the worst class under {condition}", *bootstrap_change(same, worst), unit=POINTS),)
 
 
 def entropy_is_higher(base: Evidence, other: Evidence, condition: str) -> tuple[ClaimFinding, ...]:
@@ -66,9 +77,7 @@ def entropy_is_higher(base: Evidence, other: Evidence, condition: str) -> tuple[
         raise ValueError("the audits share fewer than two images: audit both on the same data")
     d = other.conditions[condition].entropy[there].astype(np.float64) - base.conditions[condition].entropy[at]
     mean, half = float(d.mean()), float(ndtri((1 + CONFIDENCE) / 2)) * float(d.std(ddof=1)) / np.sqrt(len(d))
-    return (
-        above(f"difference of entropy under {condition}", mean, mean - float(half), mean + float(half), unit="nats"),
-    )
+    return (above(f"difference of entropy under {condition}", mean, mean - float(half), mean + float(half), unit=NATS),)
 
 
 def allows_a_larger_weight(

@@ -8,10 +8,14 @@ from scipy.special import ndtri
 from leastwise.audit.evidence import Evidence
 from leastwise.insight.accuracy_drop import joint_share
 from leastwise.papers.claims.base import (
+    PERCENT,
+    PERCENT_SQUARED,
+    POINTS,
     Accuracies,
     Claim,
     ClaimDecision,
     ClaimFinding,
+    FindingUnit,
     above,
     average,
     below,
@@ -32,7 +36,7 @@ ALIKE = 0.01  # a standard deviation over classes below one point counts as none
 SMALL_COST = 0.05  # the paper's own were 1.8, 3.9 and 8.6 points
 ALMOST_HALF = 0.4
 FLAT = 0.01  # a gain of less than a point is none
-PER_RADIUS = "points per 1/255 of eps"
+PER_RADIUS = FindingUnit("points per 1/255 of eps", 100.0)
 
 
 def classes_differ(evidence: Evidence, condition: str) -> tuple[ClaimFinding, ...]:
@@ -46,7 +50,7 @@ def classes_differ(evidence: Evidence, condition: str) -> tuple[ClaimFinding, ..
     alike = high < ALIKE and correct.sum() >= ALIKE * n.sum()
     verdict: ClaimDecision = "holds" if p <= 1 - CONFIDENCE and low > 0 else "does not hold" if alike else "undecided"
     what = f"deviation over classes under {condition}, without noise"
-    return (ClaimFinding(what, measure_spread(correct, n).sd, low, high, verdict, p, "points"),)
+    return (ClaimFinding(what, measure_spread(correct, n).sd, low, high, verdict, p, POINTS),)
 
 
 def spread_widens(before: tuple[Evidence, str], after: tuple[Evidence, str]) -> tuple[ClaimFinding, ...]:
@@ -58,8 +62,10 @@ def spread_widens(before: tuple[Evidence, str], after: tuple[Evidence, str]) -> 
     difference = b.debiased - a.debiased
     half = float(ndtri((1 + CONFIDENCE) / 2)) * float(np.hypot(a.error, b.error))
     return (
-        above("difference of CV, without noise", difference, difference - half, difference + half, unit="%²"),
-        above("difference of MCD", *bootstrap_change(share_images(before, after), gap), unit="points"),
+        above(
+            "difference of CV, without noise", difference, difference - half, difference + half, unit=PERCENT_SQUARED
+        ),
+        above("difference of MCD", *bootstrap_change(share_images(before, after), gap), unit=POINTS),
     )
 
 
@@ -106,13 +112,13 @@ def radius_trends(
         above(
             f"robustness gained from eps {radii[0]:g}/255 to {saturates:g}/255",
             *bootstrap_statistic(attacked, rise),
-            unit="points",
+            unit=POINTS,
         ),
         below(
             f"robustness gained beyond eps {saturates:g}/255",
             *bootstrap_statistic(attacked, gain),
             threshold=FLAT,
-            unit="points",
+            unit=POINTS,
         ),
     )
 
@@ -121,9 +127,9 @@ def average_for_spread(base: Evidence, fair: Evidence, condition: str) -> tuple[
     """C15: paired differences of average, worst class and deviation; the average is said to fall."""
     same = share_images((base, condition), (fair, condition))
     return (
-        below(f"change of the average under {condition}", *bootstrap_change(same, average), unit="points"),
-        above(f"change of the worst class under {condition}", *bootstrap_change(same, worst), unit="points"),
-        below(f"change of the deviation under {condition}", *bootstrap_change(same, deviation), unit="points"),
+        below(f"change of the average under {condition}", *bootstrap_change(same, average), unit=POINTS),
+        above(f"change of the worst class under {condition}", *bootstrap_change(same, worst), unit=POINTS),
+        below(f"change of the deviation under {condition}", *bootstrap_change(same, deviation), unit=POINTS),
     )
 
 
@@ -136,7 +142,7 @@ def few_classes_carry_the_drop(
     found = joint_share(before, after, same.labels, same.k, classes)
     names = " and ".join(standard.names[c] for c in classes)
     return (
-        above(f"share of {names} in the fall", found.value, found.low, found.high, threshold=ALMOST_HALF, unit="%"),
+        above(f"share of {names} in the fall", found.value, found.low, found.high, threshold=ALMOST_HALF, unit=PERCENT),
     )
 
 
@@ -144,12 +150,12 @@ def fair_weights_narrow(base: Evidence, fair: Evidence, condition: str) -> tuple
     """C23: the deviation falls, and the average by less than five points."""
     same = share_images((base, condition), (fair, condition))
     return (
-        below(f"change of the deviation under {condition}", *bootstrap_change(same, deviation), unit="points"),
+        below(f"change of the deviation under {condition}", *bootstrap_change(same, deviation), unit=POINTS),
         above(
             f"change of the average under {condition}",
             *bootstrap_change(same, average),
             threshold=-SMALL_COST,
-            unit="points",
+            unit=POINTS,
         ),
     )
 
@@ -166,7 +172,7 @@ def weakest_class_changes(evidence: Evidence, base: str, conditions: Sequence[st
         )
         found.append(
             ClaimFinding(
-                f"chance that the worst class under {condition} is another", differs, NAN, NAN, verdict, unit="%"
+                f"chance that the worst class under {condition} is another", differs, NAN, NAN, verdict, unit=PERCENT
             )
         )
     return tuple(found)

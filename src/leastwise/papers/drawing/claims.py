@@ -13,7 +13,6 @@ from leastwise.papers.results import MissingResult
 from leastwise.report.charts.heatmap import format_cell
 from leastwise.report.export import csv_text
 
-TIMES = {"%": 100.0, "points": 100.0, "%²": 1e4}  # findings are shares
 SMOKE = "smoke: shows only that everything runs"
 NOT_MEASURED = "not measured"
 SMALLEST_P = 0.0001
@@ -65,7 +64,7 @@ class ClaimRow:
         value, low, high = scale_to_unit(self.finding)
         if math.isnan(value):
             return UNDEFINED
-        unit = f" {self.finding.unit}" if self.finding.unit else ""
+        unit = f" {self.finding.unit.name}" if self.finding.unit.name else ""
         first, *ends = format_alike(value, low, high)
         return f"{first}{unit}{'' if math.isnan(low) else f' [{ends[0]}, {ends[1]}]'}"
 
@@ -109,7 +108,7 @@ def count_verdicts(verdicts: Sequence[str]) -> str:
 
 def scale_to_unit(one: ClaimFinding) -> tuple[float, float, float]:
     """In the unit of the finding."""
-    times = TIMES.get(one.unit.partition(" ")[0], 1.0)
+    times = one.unit.times
     return times * one.value, times * one.low, times * one.high
 
 
@@ -155,7 +154,7 @@ def claims_csv(found: Sequence[ClaimRow]) -> str:
         values = [""] * 6
         if one is not None:
             p = "" if one.p is None else f"{one.p:.3g}"
-            values = [one.what, *map(format_number, scale_to_unit(one)), one.unit, p]
+            values = [one.what, *map(format_number, scale_to_unit(one)), one.unit.name, p]
         lines.append(
             [row.claim, row.statement, row.exhibit, row.on, row.scale, *values, row.own, row.verdict, row.why_not]
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float
 
-from leastwise.papers.drawing.inputs import DrawingInput, OurCells
+from leastwise.papers.drawing.inputs import DrawingInput, Note, OurCells
 from leastwise.report.figures import Figure
 
 
@@ -27,8 +27,9 @@ class ExhibitDrawing:
     wide: tuple[Figure, ...] = ()  # alone
     ours: OurCells = field(default_factory=dict)
     images: tuple[CaptionedImage, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     pairs: bool = False  # panels belong together two by two
+    units: Mapping[str, str] = field(default_factory=dict)  # of the columns of `ours` that the paper does not print
 
     def __add__(self, other: "ExhibitDrawing") -> "ExhibitDrawing":
         return ExhibitDrawing(
@@ -38,6 +39,7 @@ class ExhibitDrawing:
             self.images + other.images,
             tuple(dict.fromkeys((*self.notes, *other.notes))),
             self.pairs or other.pairs,
+            {**self.units, **other.units},
         )
 
 

@@ -13,7 +13,7 @@ from leastwise.insight.confusion import confusion_rates, count_confusions, keep_
 from leastwise.insight.features import cosines, mean_logits
 from leastwise.insight.superclasses import classes_by_group, rank_groups
 from leastwise.papers.drawing.exhibit_drawing import ExhibitDrawing
-from leastwise.papers.drawing.inputs import DrawingInput, class_names, find_audits
+from leastwise.papers.drawing.inputs import DrawingInput, NotShown, class_names, find_audits
 from leastwise.papers.recipes import Measured
 from leastwise.papers.results import AuditedCondition, MissingResult
 from leastwise.report.charts import bars as charts
@@ -311,7 +311,7 @@ def draw_epochs(
         if not each:
             raise MissingResult("its epochs were not kept")
     except MissingResult as missing:
-        return ExhibitDrawing(notes=(f"Not shown: {title} ({missing}).",))
+        return ExhibitDrawing(notes=(NotShown((title,), str(missing)),))
     labels = inputs.labels(evidence.names)
     return ExhibitDrawing(
         panels=(epoch_figure(labels, each, title, f"test images, {name}", classes(evidence.k), band),)

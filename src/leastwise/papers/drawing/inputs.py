@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from leastwise.audit.evidence import Evidence
 from leastwise.insight.features import Moments
@@ -15,6 +16,16 @@ CellValue = Estimate | str  # or why there is none
 OurCells = dict[tuple[str, str], CellValue]  # by row and column of a table
 
 NOT_RUN = "not run"
+
+
+class NotShown(NamedTuple):
+    """A note on what an exhibit lacks, and why."""
+
+    what: tuple[str, ...]
+    why: str
+
+
+Note = str | NotShown  # a sentence, or what becomes one when all notes of an exhibit are known
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +108,7 @@ def value_or_reason(make: Callable[[], Estimate]) -> CellValue:
 
 def find_audits(
     inputs: DrawingInput, roles: Iterable[str], *begin: str, end: str = ""
-) -> tuple[dict[str, AuditedCondition], tuple[str, ...]]:
+) -> tuple[dict[str, AuditedCondition], tuple[Note, ...]]:
     """The audits that are there, and sentences on those that are not; roles with one reason share a sentence."""
     found: dict[str, AuditedCondition] = {}
     missing: dict[str, list[str]] = {}
@@ -109,8 +120,9 @@ def find_audits(
     return found, explain_missing(missing)
 
 
-def explain_missing(missing: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
-    return tuple(f"Not shown: {', '.join(roles)} ({reason})." for reason, roles in missing.items())
+def explain_missing(missing: Mapping[str, Iterable[str]]) -> tuple[NotShown, ...]:
+    """A note for each reason, with all that is missing for it."""
+    return tuple(NotShown(tuple(roles), reason) for reason, roles in missing.items())
 
 
 def class_names(audits: Mapping[str, AuditedCondition]) -> tuple[str, ...]:

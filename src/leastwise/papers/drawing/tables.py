@@ -3,6 +3,7 @@
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from statistics import mode
+from types import MappingProxyType
 from typing import Any
 
 from leastwise.papers.drawing.inputs import CellValue, OurCells
@@ -82,24 +83,31 @@ class ComparisonTable:
         return reason if isinstance(reason, str) else ""
 
 
-def make_table(exhibit: str, scale: str, ours: OurCells) -> ComparisonTable | None:
-    """Printed rows and columns first, in the paper's order; None where there is no number at all."""
+def make_table(
+    exhibit: str, scale: str, ours: OurCells, *, units: Mapping[str, str] = MappingProxyType({})
+) -> ComparisonTable | None:
+    """Printed rows and columns first, in the paper's order; None where there is no number at all.
+
+    A cell has the unit that is printed, in its place or elsewhere in its column; `units` are of the columns that the
+    paper does not have.
+    """
     printed = printed_table(exhibit)
     places = [(row, column) for row, cells in printed.items() for column in cells]
     places += [place for place in ours if place not in set(places)]
     if not places:
         return None
-    units = {column: cell.unit for cells in printed.values() for column, cell in cells.items()}
+    known = {column: cell.unit for cells in printed.values() for column, cell in cells.items()}
     decimals = printed_decimals(printed)
     entries = {}
     for row, column in places:
         cell = printed.get(row, {}).get(column)
-        unit = cell.unit if cell is not None else units.get(column, unit_of(column))
+        unit = cell.unit if cell is not None else {**units, **known}.get(column)
+        assert unit is not None, f"the drawing of {exhibit} declares no unit for its column {column!r}"
         value = ours.get((row, column), UNCOMPARED)
         undefined = not isinstance(value, str) and value[0] != value[0]
         entries[row, column] = TableCell(cell, UNDEFINED if undefined else value, unit, decimals.get(column, 0))
     rows, columns = (tuple(dict.fromkeys(place[i] for place in places)) for i in (0, 1))
-    return ComparisonTable(exhibit, scale, rows, order_columns(columns, units), entries)
+    return ComparisonTable(exhibit, scale, rows, order_columns(columns, known), entries)
 
 
 def printed_decimals(printed: Mapping[str, Mapping[str, PrintedCell]]) -> dict[str, int]:
@@ -118,17 +126,6 @@ def order_columns(columns: Iterable[str], printed: Container[str]) -> tuple[str,
         own = [p for p in order if p in printed and column not in printed and column.startswith(f"{p} ")]
         order.insert(order.index(own[-1]) + 1 if own else len(order), column)
     return tuple(order)
-
-
-def unit_of(column: str) -> str:
-    """Of a column that the paper does not have."""
-    if "CV" in column:
-        return "%²"
-    if "entropy" in column:
-        return "nats"
-    if "cosine" in column or "symmetry" in column or "CVC" in column:
-        return ""
-    return "points" if any(word in column for word in ("MCD", "SD", "minus", "gap", "deviation")) else "%"
 
 
 def table_csv(made: ComparisonTable) -> str:

@@ -199,3 +199,4 @@ SPREAD_STATISTICS: dict[str, Callable[[SharedImages], Estimate]] = {
     "CV without noise": cv_without_noise,
     "MCD without noise": mcd_without_noise,
 }
+SPREAD_UNITS = {"CV": "%²", "MCD": "points", "CV without noise": "%²", "MCD without noise": "points"}

@@ -12,6 +12,7 @@ from leastwise.papers.drawing.exhibit_drawing import ExhibitDrawing
 from leastwise.papers.drawing.inputs import CellValue, DrawingInput, Estimate, OurCells, value_or_reason
 from leastwise.papers.drawing.values import (
     SPREAD_STATISTICS,
+    SPREAD_UNITS,
     accuracy_difference,
     class_accuracy,
     compute_cell,
@@ -67,7 +68,7 @@ def table1(inputs: DrawingInput) -> ExhibitDrawing:
             ours |= {
                 (f"{name} {attack}", column): v for column, v in compute_row(inputs, audited, len(CIFAR10)).items()
             }
-    return ExhibitDrawing(ours=ours)
+    return ExhibitDrawing(ours=ours, units=SPREAD_UNITS)
 
 
 def table2(inputs: DrawingInput) -> ExhibitDrawing:
@@ -128,7 +129,7 @@ def table3(inputs: DrawingInput) -> ExhibitDrawing:
         rows_of[f"{name} worst of the grid"] = pair_alone(audited)
         for row, same in rows_of.items():
             ours |= {(row, column): v for column, v in compute_row_with_changes(inputs, base, same, k).items()}
-    return ExhibitDrawing(ours=ours, notes=tuple(notes))
+    return ExhibitDrawing(ours=ours, notes=tuple(notes), units=SPREAD_UNITS)
 
 
 COLUMNS = ("Tot", *map(str, range(len(CIFAR10))), "CV", "MCD")
@@ -195,7 +196,8 @@ def table5(inputs: DrawingInput) -> ExhibitDrawing:
         ours["CIFAR-10", f"adversarial {name} over standard {name}"] = value_or_reason(
             partial(ratio_of_trainings, inputs, of)
         )
-    return ExhibitDrawing(ours=ours)
+    units = {f"{kind} {name}": unit for kind in ("standard", "adversarial") for name, unit in SPREAD_UNITS.items()}
+    return ExhibitDrawing(ours=ours, units=units)
 
 
 def ratio_of_trainings(inputs: DrawingInput, of: Statistic) -> Estimate:

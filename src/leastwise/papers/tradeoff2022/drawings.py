@@ -14,6 +14,8 @@ from leastwise.papers.drawing.figures import class_accuracies, class_line_figure
 from leastwise.papers.drawing.inputs import (
     DrawingInput,
     Estimate,
+    Note,
+    NotShown,
     OurCells,
     explain_missing,
     find_audits,
@@ -52,7 +54,7 @@ def fig1ab(inputs: DrawingInput) -> ExhibitDrawing:
     return join_drawings(made)
 
 
-def find_both_audits(inputs: DrawingInput, role: str) -> tuple[dict[str, AuditedCondition], tuple[str, ...]]:
+def find_both_audits(inputs: DrawingInput, role: str) -> tuple[dict[str, AuditedCondition], tuple[Note, ...]]:
     """Both audits of a network, or none and why."""
     natural, notes = find_audits(inputs, [role])
     attacked, more = find_audits(inputs, [role], "pgd")
@@ -132,7 +134,7 @@ def draw_single_class(inputs: DrawingInput, role: str, title: str) -> ExhibitDra
     try:
         panels.append(plane_figure(inputs, role, f"{title}: features"))
     except MissingResult as missing:
-        notes += (f"Not shown: the plane of {role} ({missing}).",) if both else ()
+        notes += (NotShown((f"the plane of {role}",), str(missing)),) if both else ()
     return ExhibitDrawing(tuple(panels), notes=notes, pairs=True)
 
 
@@ -190,7 +192,7 @@ def fig5(inputs: DrawingInput) -> ExhibitDrawing:
     order = [c for c in np.argsort(np.nan_to_num(similar, nan=-2.0), kind="stable").tolist() if c != cat]
     labels = [inputs.label(names, c) for c in order]
     panels: list[Figure] = []
-    notes: list[str] = []
+    notes: list[Note] = []
     for method in ("PGD-AT", "TRADES"):
         series = []
         for what, begin in (("natural error", "clean"), ("PGD error", "pgd")):
@@ -244,7 +246,11 @@ def fig7(inputs: DrawingInput) -> ExhibitDrawing:
         told = f"dashed: ln k = {most:.3f}, the most there can be"
         panels = (Figure("Mean entropy on test images", told, lines(series, axes, "Entropy over the epochs.")),)
     classes = class_entropies(inputs)
-    return ExhibitDrawing(panels + classes, ours=ours, notes=tuple(dict.fromkeys((*explain_missing(lacking), *notes))))
+    every: tuple[Note, ...] = tuple(dict.fromkeys((*explain_missing(lacking), *notes)))
+    return ExhibitDrawing(panels + classes, ours=ours, notes=every, units=ENTROPY_UNITS)
+
+
+ENTROPY_UNITS = {"mean entropy, clean": "nats", "mean entropy, adversarial": "nats"}
 
 
 def class_entropies(inputs: DrawingInput) -> tuple[Figure, ...]:

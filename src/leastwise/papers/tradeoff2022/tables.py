@@ -1,6 +1,7 @@
 """The tables of the paper on the tradeoff."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from leastwise.papers.claims.base import SharedImages, share_images
@@ -45,7 +46,8 @@ def compute_attacked_table(
 
 def table4(inputs: DrawingInput) -> ExhibitDrawing:
     """The lowest class of each condition, and the deviation over all classes without noise."""
-    return compute_attacked_table(inputs, worst, {"class SD without noise": sd_without_noise})
+    units = {f"{column}, class SD without noise": "points" for column in CONDITIONS}
+    return replace(compute_attacked_table(inputs, worst, {"class SD without noise": sd_without_noise}), units=units)
 
 
 BY_OTHERS = "from others' reports: not trained here"
