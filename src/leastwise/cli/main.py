@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             print(f"leastwise {__version__}")
         else:
-            return parse(verb, rest).run() or 0
+            return parse_command(verb, rest).run() or 0
     except BrokenPipeError:  # the reader of our output went away, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, RecursionError, MemoryError) as error:
         if os.environ.get("LEASTWISE_TRACEBACK"):
             raise
-        complain(sentence(error))
+        complain(error_sentence(error))
         return BAD_INPUT
     return 0
 
@@ -69,7 +69,7 @@ def complain(text: str) -> None:
     print(f"leastwise: {escape_unprintable(text)}", file=sys.stderr)
 
 
-def sentence(error: ValueError | OSError | RecursionError | MemoryError) -> str:
+def error_sentence(error: ValueError | OSError | RecursionError | MemoryError) -> str:
     """A mistake as one sentence."""
     if isinstance(error, RecursionError):
         return "something in these files is nested too deeply to be read: check where they come from"
@@ -80,7 +80,7 @@ def sentence(error: ValueError | OSError | RecursionError | MemoryError) -> str:
     return one_line(error)
 
 
-def parse(verb: str, arguments: Sequence[str]) -> Command:
+def parse_command(verb: str, arguments: Sequence[str]) -> Command:
     """The command a user typed, as a value; a mistake is one sentence with the nearest right word."""
     if verb not in VERBS:
         raise ValueError(f"there is no verb {verb!r}: {did_you_mean(verb, VERBS)}")
@@ -93,10 +93,10 @@ def parse(verb: str, arguments: Sequence[str]) -> Command:
     except SystemExit as stop:
         if stop.code in (0, None):
             raise
-        raise ValueError(f"{in_one_line(said.getvalue())}; see leastwise {verb} --help") from None
+        raise ValueError(f"{unbox_message(said.getvalue())}; see leastwise {verb} --help") from None
 
 
-def in_one_line(boxed: str) -> str:
+def unbox_message(boxed: str) -> str:
     """The first part of tyro's boxed message, without the box, and its suggestion if there is one."""
     _title, *lines = (line.strip("│ ") for line in boxed.splitlines())
     # Rules separate the parts; where the terminal has no box characters they are plain dashes.

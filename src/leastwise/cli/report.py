@@ -27,9 +27,7 @@ class Report:
     """title of the page"""
 
     def run(self) -> None:
-        from leastwise.core.files import write_atomic
-        from leastwise.report.export import table_latex, table_markdown, write_csv, write_parquet
-        from leastwise.report.page.page import make_page
+        from leastwise.report.page.page import write_report
         from leastwise.report.results import open_results
         from leastwise.report.terminal.table import headline
 
@@ -37,19 +35,7 @@ class Report:
             raise ValueError("a report needs at least one folder that `leastwise audit` wrote: give its name")
         names = [name.strip() for name in self.names.split(",")] if self.names else []
         models = open_results(self.results, names)
-        kind = self.out.suffix.lower()
-        tables = {".md": table_markdown, ".tex": table_latex}
-        exports = {".csv": write_csv, ".parquet": write_parquet}
-        if kind in (".html", ".htm"):
-            write_atomic(self.out, make_page(models, self.title).encode())
-        elif kind not in tables | exports:
-            raise ValueError(f"--out must end in .html, .csv, .parquet, .md or .tex, but saw {self.out}")
-        elif len(models) > 1:
-            raise ValueError(f"a {kind} file holds one audit, but saw {len(models)}: give them one by one")
-        elif kind in exports:
-            exports[kind](models[0].evidence, self.out)
-        else:
-            write_atomic(self.out, tables[kind](models[0].evidence).encode())
+        write_report(models, self.out, self.title)
         console = Screen()
         for model in models:
             say(console, f"{model.name}: {headline(model.evidence)}")

@@ -8,12 +8,12 @@ import numpy as np
 from leastwise.core.json_values import with_nulls
 from leastwise.insight.accuracy_drop import drop_shares
 from leastwise.insight.agreement import compare_profiles
-from leastwise.report.explain.facts import Facts, with_nans
+from leastwise.report.explain.facts import ExplainFacts, with_nans
 
 SURE = 1.96  # standard errors
 
 
-def compare_facts(models: Mapping[str, Facts]) -> dict[str, Any]:
+def compare_facts(models: Mapping[str, ExplainFacts]) -> dict[str, Any]:
     """Several models of the same classes: do they find the same ones hard, and which paid for the change?"""
     names = list(models)
     classes = [tuple(made["classes"]) for made in models.values()]
@@ -37,7 +37,7 @@ def compare_facts(models: Mapping[str, Facts]) -> dict[str, Any]:
     return made
 
 
-def drop_shares_between(first: Facts, other: Facts) -> list[float | None] | None:
+def drop_shares_between(first: ExplainFacts, other: ExplainFacts) -> list[float | None] | None:
     """Shares of the classes in the fall of clean accuracy from one model to the other; nothing if a fall is not sure.
 
     The images need not be the same: errors are those of independent samples, which are the larger ones.

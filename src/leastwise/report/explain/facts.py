@@ -28,7 +28,7 @@ EXPLAIN_FILE = "explain.json"
 SQUARES = 200  # classes up to which whole matrices are written
 PER_CLASS = 60  # points of a class in a plane
 EXTREMES = 5  # most and least robust images of each class
-Facts = Mapping[str, Any]  # explain.json: plain JSON values
+ExplainFacts = Mapping[str, Any]  # explain.json: plain JSON values
 FEATURES = {"similarity to another class": "similarity", "variance of features": "variance"}
 
 
@@ -128,7 +128,7 @@ def usual_condition(evidence: Evidence) -> str:
     return find_attackers_pick(evidence).condition
 
 
-def keep_earlier_facts(made: dict[str, Any], kept: Facts | None) -> dict[str, Any]:
+def keep_earlier_facts(made: dict[str, Any], kept: ExplainFacts | None) -> dict[str, Any]:
     """With what an earlier explanation of the same evidence found and this one did not look for.
 
     Features and the course of training belong to every condition, homing and the sheet to the one they were made of.

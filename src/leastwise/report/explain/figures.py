@@ -6,7 +6,7 @@ import numpy as np
 
 from leastwise.report.charts.heatmap import HeatmapStyle, heatmap
 from leastwise.report.charts.lines import TICKS, Axes, Point, Series, grouped_bars, lines, scatter
-from leastwise.report.explain.facts import Facts, with_nans
+from leastwise.report.explain.facts import ExplainFacts, with_nans
 from leastwise.report.explain.sentences import format_signed
 from leastwise.report.figures import CELL, LABELS, Figure
 
@@ -16,13 +16,13 @@ LARGEST = 30  # classes up to which matrices are drawn
 COSINES = HeatmapStyle("", "cosine", "", digits=2, signed=True, least_top=1.0)
 
 
-def weakest_classes(made: Facts) -> list[int]:
+def weakest_classes(made: ExplainFacts) -> list[int]:
     """Classes with images, weakest under attack first."""
     accuracy = made["accuracy"][made["condition"]]
     return sorted((c for c, a in enumerate(accuracy) if a is not None), key=lambda c: accuracy[c])
 
 
-def class_figures(made: Facts) -> list[Figure]:
+def class_figures(made: ExplainFacts) -> list[Figure]:
     """Charts over the classes: clean against robust accuracy, shares, outputs, features and overfitting."""
     names, order = made["classes"], weakest_classes(made)
     condition, base = made["condition"], made["clean"]
@@ -75,7 +75,7 @@ def in_percent(values: Sequence[float | None]) -> list[float | None]:
     return [None if v is None else 100 * v for v in values]
 
 
-def ranking_figure(made: Facts, values: Sequence[float | None], title: str, *, up: str) -> Figure | None:
+def ranking_figure(made: ExplainFacts, values: Sequence[float | None], title: str, *, up: str) -> Figure | None:
     """The classes with the largest shares."""
     known = [c for c, v in enumerate(values) if v is not None]
     order = sorted(known, key=lambda c: -(values[c] or 0.0))[:TOP]
@@ -88,7 +88,7 @@ def ranking_figure(made: Facts, values: Sequence[float | None], title: str, *, u
 
 
 def class_lines_figure(
-    made: Facts, series: Mapping[str, Sequence[float | None]], title: str, *, up: str, digits: int
+    made: ExplainFacts, series: Mapping[str, Sequence[float | None]], title: str, *, up: str, digits: int
 ) -> Figure | None:
     """Lines over the classes, weakest under attack first."""
     order = weakest_classes(made)
@@ -102,7 +102,7 @@ def class_lines_figure(
     )
 
 
-def map_figures(made: Facts) -> list[Figure]:
+def map_figures(made: ExplainFacts) -> list[Figure]:
     """The plane of features, and the matrices of logits and of homing, if there are not too many classes."""
     names, order = made["classes"], weakest_classes(made)
     found = []

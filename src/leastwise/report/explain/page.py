@@ -7,7 +7,7 @@ import numpy as np
 
 from leastwise.report.charts.bars import Spec
 from leastwise.report.explain.agreement import compare_facts
-from leastwise.report.explain.facts import Facts, with_nans
+from leastwise.report.explain.facts import ExplainFacts, with_nans
 from leastwise.report.explain.figures import (
     COSINES,
     class_figures,
@@ -24,7 +24,7 @@ ROWS = 40  # rows of the table
 NO_ATTACK = "They were not explained under the same attack: name one with --condition to compare that too."
 
 
-def explain_page(models: Mapping[str, Facts], title: str = "Why classes are weak") -> str:
+def explain_page(models: Mapping[str, ExplainFacts], title: str = "Why classes are weak") -> str:
     """The page of one or several explained models."""
     specs: list[Spec] = []
     together = describe_models_agreement(models, specs, NO_ATTACK) if len(models) > 1 else None
@@ -32,7 +32,9 @@ def explain_page(models: Mapping[str, Facts], title: str = "Why classes are weak
     return render_page("explain.html.j2", {"title": title, "models": parts, "across": together}, specs=specs)
 
 
-def describe_models_agreement(models: Mapping[str, Facts], specs: list[Any], otherwise: str = "") -> dict[str, Any]:
+def describe_models_agreement(
+    models: Mapping[str, ExplainFacts], specs: list[Any], otherwise: str = ""
+) -> dict[str, Any]:
     """Whether models of the same classes find the same ones hard; `otherwise` is said if they share no attack."""
     found = compare_facts(models)
     names = found["models"]
@@ -55,7 +57,7 @@ def describe_models_agreement(models: Mapping[str, Facts], specs: list[Any], oth
     return {"sentences": said, "figures": number_figures(figures, specs)}
 
 
-def describe_explained(made: Facts, specs: list[Any]) -> dict[str, Any]:
+def describe_explained(made: ExplainFacts, specs: list[Any]) -> dict[str, Any]:
     """What the template shows of one model."""
     columns, rows = reason_table(made)
     k = sum(1 for n in made["images"] if n)
@@ -79,7 +81,7 @@ def describe_explained(made: Facts, specs: list[Any]) -> dict[str, Any]:
     }
 
 
-def reason_table(made: Facts) -> tuple[list[str], list[list[str]]]:
+def reason_table(made: ExplainFacts) -> tuple[list[str], list[list[str]]]:
     """Class by class, weakest first."""
     condition, base, own = made["condition"], made["clean"], made["features"]
     columns = [

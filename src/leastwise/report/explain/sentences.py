@@ -4,18 +4,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from leastwise.report.explain.facts import Facts, with_nans
+from leastwise.report.explain.facts import ExplainFacts, with_nans
 from leastwise.report.text import percent, span
 
 LARGEST = 30  # classes up to which communities are named
 
 
-def explain_lines(name: str, made: Facts) -> list[str]:
+def explain_lines(name: str, made: ExplainFacts) -> list[str]:
     """A few lines for the terminal."""
     return [name, *(f"  {line}" for line in explain_sentences(made))]
 
 
-def explain_sentences(made: Facts) -> list[str]:
+def explain_sentences(made: ExplainFacts) -> list[str]:
     """What may make the classes weak: mistakes, what goes with accuracy, who falls, homing and overfitting."""
     condition = made["condition"]
     said = confusion_sentences(made)
@@ -34,7 +34,7 @@ def explain_sentences(made: Facts) -> list[str]:
     return said
 
 
-def confusion_sentences(made: Facts) -> list[str]:
+def confusion_sentences(made: ExplainFacts) -> list[str]:
     """Where mistakes end, whether they are mutual, and whether they stay inside superclasses."""
     said = [] if made["attractor"] is None else [attractor_sentence(made)]
     mutual = made["symmetry"]
@@ -61,7 +61,7 @@ def confusion_sentences(made: Facts) -> list[str]:
     return said
 
 
-def overfitting_sentences(over: Facts, names: Sequence[str]) -> list[str]:
+def overfitting_sentences(over: ExplainFacts, names: Sequence[str]) -> list[str]:
     """Which class lost most after the best epoch; nothing if no class has two epochs to compare."""
     lost = with_nans(over["lost"])
     if np.isnan(lost).all():
@@ -74,7 +74,7 @@ def overfitting_sentences(over: Facts, names: Sequence[str]) -> list[str]:
     ]
 
 
-def attractor_sentence(made: Facts) -> str:
+def attractor_sentence(made: ExplainFacts) -> str:
     """Where most mistakes end, and who shares that place."""
     share = max(v for v in made["in_flow"] if v is not None)
     first = [name for name, v in zip(made["classes"], made["in_flow"], strict=True) if v == share]
@@ -84,7 +84,7 @@ def attractor_sentence(made: Facts) -> str:
     return f"Mistakes under {made['condition']} end most often in {some}: {percent(share)} % in each."
 
 
-def homing_sentence(homing: Facts) -> str:
+def homing_sentence(homing: ExplainFacts) -> str:
     """How many misclassified images come right when the class they are taken for was never trained on."""
     gain = homing["gain"]
     more = ""

@@ -3,15 +3,17 @@
 import json
 from collections.abc import Mapping, Sequence
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 from leastwise.audit.evidence import Evidence
 from leastwise.audit.masking import cautions
+from leastwise.core.files import write_atomic
 from leastwise.core.recipe import describe_difference
 from leastwise.report.class_changes import list_changes
 from leastwise.report.condition_stats import ConditionStats, certainty_sentences, compute_stats, side_sentences
 from leastwise.report.explain.facts import collect_facts
-from leastwise.report.export import table_csv, table_latex, table_markdown
+from leastwise.report.export import table_csv, table_latex, table_markdown, write_csv, write_parquet
 from leastwise.report.html import number_figures, render_page
 from leastwise.report.page.citations import bibtex, row_of, used
 from leastwise.report.results import AuditedModel
@@ -56,6 +58,23 @@ def make_page(models: Sequence[AuditedModel], title: str = "Class-wise robustnes
         specs=specs,
         exports=exports,
     )
+
+
+def write_report(models: Sequence[AuditedModel], file: Path, title: str) -> None:
+    """Write the page of several models or a table of one: the ending of the file decides."""
+    kind = file.suffix.lower()
+    tables = {".md": table_markdown, ".tex": table_latex}
+    exports = {".csv": write_csv, ".parquet": write_parquet}
+    if kind in (".html", ".htm"):
+        write_atomic(file, make_page(models, title).encode())
+    elif kind not in tables | exports:
+        raise ValueError(f"--out must end in .html, .csv, .parquet, .md or .tex, but saw {file}")
+    elif len(models) > 1:
+        raise ValueError(f"a {kind} file holds one audit, but saw {len(models)}: give them one by one")
+    elif kind in exports:
+        exports[kind](models[0].evidence, file)
+    else:
+        write_atomic(file, tables[kind](models[0].evidence).encode())
 
 
 def describe_model(
@@ -193,9 +212,7 @@ def provenance_rows(model: AuditedModel) -> list[tuple[str, str]]:
 
 def compare_models(models: Sequence[AuditedModel], specs: list[Any]) -> list[dict[str, Any]]:
     """Every pair of a few models, of many the first with each other, where both saw the same images."""
-    from leastwise.report.figures import (
-        change_figure,
-    )
+    from leastwise.report.figures import change_figure
 
     made: list[dict[str, Any]] = []
     pairs = combinations(models, 2) if len(models) <= FEW_MODELS else ((models[0], other) for other in models[1:])
