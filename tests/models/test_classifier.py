@@ -1,6 +1,5 @@
 """Classifiers own their normalisation; checkpoints load without code; anything a user names becomes a Classifier."""
 
-import os
 import pickle
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ from leastwise.models.load.checkpoint import load_checkpoint, save_checkpoint
 from leastwise.models.load.dispatch import load_model
 from leastwise.models.zoo.registry import build
 from tests.conftest import SHAPE, B, K
+from tests.models.linear_network import Payload
 
 NAMES = ("ant", "bee", "cow", "dog", "elk")
 
@@ -132,16 +132,6 @@ def test_a_checkpoint_refuses_other_classes_and_shapes(network: Classifier, tmp_
         load_model(str(path), SHAPE, NAMES[::-1])
     with pytest.raises(ValueError, match="was trained on images of shape"):
         load_model(str(path), (3, 9, 9), NAMES)
-
-
-class Payload:
-    """What a hostile checkpoint would run when unpickled."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[object, tuple[str, int]]:
-        return os.mkdir, (str(self.path), 0o700)
 
 
 STRANGE = {
