@@ -10,7 +10,6 @@ from leastwise.core.counts import ClassFrame, Tally
 from leastwise.data.classes import CIFAR10_GROUPS, STL10_GROUPS
 from leastwise.papers.printed import (
     FOLDER,
-    PAPERS,
     PrintedCell,
     compare_with_printed,
     exhibit_errata,
@@ -19,6 +18,7 @@ from leastwise.papers.printed import (
     read_errata,
     read_printed,
 )
+from leastwise.papers.registry import PAPERS
 
 CLASSES = [str(c) for c in range(10)]
 CAT, CAR = 3, 1

@@ -70,6 +70,7 @@ def judge_claims(
 
 
 def judge_class_differences(view: ExhibitResults, role: str) -> tuple[ClaimFinding, ...]:
+    """Whether classes differ, under every condition of a role."""
     found = tuple(one for audited in view.audits(role) for one in classes_differ(*audited))
     if not found:
         raise MissingResult(f"{role} is not among the results")
@@ -109,4 +110,5 @@ def name_roles(
 
 
 def judge_confusions(view: ExhibitResults, role: str, attack: str) -> tuple[ClaimFinding, ...]:
+    """Whether the confusions of a role are mutual and stay inside superclasses."""
     return confusions_are_mutual_and_near(*view.audit(role, attack))

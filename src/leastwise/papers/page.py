@@ -78,6 +78,7 @@ def write_page(
 
 
 def make_section(inputs: DrawingInput, rules: Sequence[VerdictRule]) -> ExhibitSection:
+    """An exhibit drawn, with its table and the claims that its rules speak to."""
     exhibit, scale = inputs.view.exhibit, inputs.view.scale
     made = draw_exhibit(inputs)
     table = make_table(exhibit.id, scale, made.ours, units=made.units)
@@ -171,6 +172,7 @@ def section_context(
 
 
 def column_headings(table: ComparisonTable) -> list[dict[str, str]]:
+    """The columns of a table with their units."""
     return [{"name": column, "unit": table.unit(column)} for column in table.columns]
 
 

@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 FOLDER = Path(__file__).parent
-PAPERS = ("benz2021", "tian2021", "ahn", "tradeoff2022")
 
 ACROSS = "across"  # the paper of contradictions between papers
 ROUGHLY = 0.1  # what `about` leaves open, as a share of the value
 
 
 class PrintedCell(NamedTuple):
+    """One number that a paper prints."""
+
     paper: str
     exhibit: str
     row: str
@@ -56,6 +57,8 @@ class PrintedCell(NamedTuple):
 
 
 class Erratum(NamedTuple):
+    """Something that is wrong, missing or ambiguous in a paper, and what is done about it."""
+
     id: str
     paper: str
     exhibits: tuple[str, ...]  # of that paper, such as `table3`, or of any, such as `ahn/table1`; may be none
@@ -67,9 +70,10 @@ class Erratum(NamedTuple):
 @cache
 def read_printed(paper: str) -> tuple[PrintedCell, ...]:
     """Every number of a paper, in the order of the file; of `outside` too."""
-    if paper not in (*PAPERS, "outside"):
-        raise ValueError(f"there is no paper {paper!r}: choose {', '.join(PAPERS)}")
     path = FOLDER / "outside.csv" if paper == "outside" else FOLDER / paper / "printed.csv"
+    if not path.is_file():
+        known = sorted(file.parent.name for file in FOLDER.glob("*/printed.csv"))
+        raise ValueError(f"there is no paper {paper!r}: choose {', '.join(known)}")
     with path.open(encoding="utf-8", newline="") as file:
         return tuple(
             PrintedCell(r["paper"], r["exhibit"], r["row"], r["column"], r["relation"], r["value"], r["unit"])
@@ -111,6 +115,7 @@ def compare_with_printed(
 
 @cache
 def read_errata(paper: str) -> tuple[Erratum, ...]:
+    """What is wrong, missing or ambiguous in a paper."""
     with (FOLDER / "errata.csv").open(encoding="utf-8", newline="") as file:
         return tuple(
             Erratum(r["id"], r["paper"], tuple(r["exhibits"].split()), r["severity"], r["what"], r["resolution"])

@@ -50,6 +50,8 @@ class MissingResult(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class ExhibitResults:
+    """The results that one exhibit asks for, by the names of its roles."""
+
     exhibit: Exhibit
     scale: str
     results: Results

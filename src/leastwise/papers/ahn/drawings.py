@@ -1,13 +1,13 @@
 """The exhibits of Ahn."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 
 from leastwise.core.counts import Tally
 from leastwise.core.types import Counts
 from leastwise.insight.superclasses import rank_groups
-from leastwise.papers.ahn.exhibits import CHAIR, FOX, GRID
+from leastwise.papers.ahn.exhibits import CHAIR, FOX, GRID, SWEEP_ROLES
 from leastwise.papers.claims.base import SharedImages, share_images
 from leastwise.papers.drawing import values
 from leastwise.papers.drawing.exhibit_drawing import Drawings, ExhibitDrawing
@@ -22,6 +22,7 @@ from leastwise.papers.drawing.inputs import (
     value_or_reason,
 )
 from leastwise.papers.drawing.values import (
+    CellStatistic,
     accuracy_difference,
     best,
     class_accuracy,
@@ -41,24 +42,24 @@ NAN = float("nan")
 BOTH = (("clean", "clean"), ("robust", "pgd"))
 MAIN = ("PGD", "TRADES")
 EPS = "eps of training, in 1/255"
-Statistic = Callable[[SharedImages], Estimate]
 
 
 def sweep_statistic(
-    inputs: DrawingInput, name: str, begin: str, statistic: Statistic
+    inputs: DrawingInput, name: str, begin: str, statistic: CellStatistic
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """A statistic over the radii that are there."""
     found = {}
     for eps in GRID:
-        audits, _ = find_audits(inputs, [f"{name}, eps {eps}/255"], begin)
+        audits, _ = find_audits(inputs, [SWEEP_ROLES[name, eps]], begin)
         for audited in audits.values():
             found[float(eps)] = statistic(values.pair_alone(audited))[0]
     return tuple(found), tuple(found.values())
 
 
 def sweep_figure(
-    inputs: DrawingInput, statistic: Statistic, title: str, up: str, kinds: Sequence[tuple[str, str]]
+    inputs: DrawingInput, statistic: CellStatistic, title: str, up: str, kinds: Sequence[tuple[str, str]]
 ) -> Figure:
+    """A statistic over the radius of training: a line for each method and kind of accuracy."""
     series = []
     for name in MAIN:
         for what, begin in kinds:
@@ -69,6 +70,7 @@ def sweep_figure(
 
 
 def fig1(inputs: DrawingInput) -> ExhibitDrawing:
+    """Accuracy, robustness and spread over the radius of training, and where robustness stops rising."""
     audits, notes = find_audits(inputs, inputs.roles, "pgd")
     if not audits:
         return ExhibitDrawing(ours={("PGD and TRADES", STOPS): inputs.why(inputs.roles[0])}, notes=notes)
@@ -97,7 +99,7 @@ STOPS = "eps where robustness stops rising"
 FLAT = 1.0  # a gain of less than a point is none
 
 
-def find_saturation(inputs: DrawingInput, name: str, statistic: Statistic) -> Estimate:
+def find_saturation(inputs: DrawingInput, name: str, statistic: CellStatistic) -> Estimate:
     """The smallest radius from which no larger one gains a point; from point values, without an interval."""
     x, y = sweep_statistic(inputs, name, "pgd", statistic)
     if len(x) < len(GRID):
@@ -129,6 +131,7 @@ def class_sweep(inputs: DrawingInput, c: int) -> tuple[Figure, ...]:
 
 
 def draw_over_radius(inputs: DrawingInput) -> ExhibitDrawing:
+    """Clean and robust accuracy of the classes of an exhibit over the radius of training."""
     _, notes = find_audits(inputs, inputs.roles, "pgd")
     classes = dict.fromkeys(inputs.cls(c) for c in inputs.view.exhibit.classes)
     return ExhibitDrawing(
@@ -137,12 +140,13 @@ def draw_over_radius(inputs: DrawingInput) -> ExhibitDrawing:
 
 
 def fig2abcd(inputs: DrawingInput) -> ExhibitDrawing:
+    """Chair and fox over the radius of training, with the numbers that the text gives."""
     chair, fox = inputs.cls(CHAIR), inputs.cls(FOX)
     last = max(GRID)
 
     def apart() -> Estimate:
         """Clean minus robust of chair at the largest radius, PGD."""
-        clean, robust = (inputs.audit(f"PGD, eps {last}/255", begin) for begin in ("pgd", "clean"))
+        clean, robust = (inputs.audit(SWEEP_ROLES["PGD", last], begin) for begin in ("pgd", "clean"))
         return accuracy_difference(share_images(clean, robust), chair)
 
     def highest() -> Estimate:
@@ -155,7 +159,7 @@ def fig2abcd(inputs: DrawingInput) -> ExhibitDrawing:
     ours: OurCells = {
         ("chair", STOPS): value_or_reason(lambda: find_saturation(inputs, "PGD", class_accuracy(chair))),
         ("chair", "clean minus robust, largest eps"): value_or_reason(apart),
-        ("fox PGD", "clean, large eps"): compute_cell(inputs, class_accuracy(fox), f"PGD, eps {last}/255"),
+        ("fox PGD", "clean, large eps"): compute_cell(inputs, class_accuracy(fox), SWEEP_ROLES["PGD", last]),
         ("fox", "robust, every eps"): value_or_reason(highest),
     }
     return draw_over_radius(inputs) + ExhibitDrawing(ours=ours)
@@ -172,6 +176,7 @@ def recorded_tallies(inputs: DrawingInput, role: str, what: str) -> list[Tally]:
 
 
 def count_tensor(numbers: Sequence[int]) -> Counts:
+    """Counts by class as the tally wants them."""
     return torch.tensor(numbers, dtype=torch.int64)
 
 
@@ -213,13 +218,14 @@ STYLES = "a colour and shape for each eps; PGD solid, TRADES dashed"
 
 def line_style(role: str) -> tuple[int, int] | None:
     """In a sweep the colour says the radius and the dashes the method."""
-    name, _, eps = role.partition(", eps ")
     if role == "clean":
         return len(GRID), 2
-    return (GRID.index(int(eps.removesuffix("/255"))), MAIN.index(name)) if eps else None
+    styles = {SWEEP_ROLES[name, eps]: (GRID.index(eps), MAIN.index(name)) for name, eps in SWEEP_ROLES}
+    return styles.get(role)
 
 
 def class_curve(tallies: Sequence[Tally], c: int) -> tuple[float | None, ...]:
+    """The accuracy of a class over the epochs, in percent."""
     return tuple(100 * float(tally.accuracy[c]) for tally in tallies)
 
 
@@ -236,6 +242,7 @@ def class_name(inputs: DrawingInput, c: int) -> str:
 
 
 def fig2efgh(inputs: DrawingInput) -> ExhibitDrawing:
+    """Chair and fox while training, with the numbers of the smallest radius."""
     fox = inputs.cls(FOX)
     row = "fox PGD eps 1/255"
 
@@ -253,7 +260,7 @@ def fig2efgh(inputs: DrawingInput) -> ExhibitDrawing:
     return draw_while_training(inputs, ("clean", "robust")) + ExhibitDrawing(ours=ours, units=units)
 
 
-COLUMNS: Mapping[str, Statistic] = {
+COLUMNS: Mapping[str, CellStatistic] = {
     "average": overall,
     "worst class": worst,
     "best class": best,
@@ -263,6 +270,7 @@ COLUMNS: Mapping[str, Statistic] = {
 
 
 def table1(inputs: DrawingInput) -> ExhibitDrawing:
+    """Average, worst class, best class and spread of each training, clean and robust."""
     ours: OurCells = {}
     for role in inputs.roles:
         for column_name, statistic in COLUMNS.items():
@@ -296,6 +304,7 @@ def fig4(inputs: DrawingInput) -> ExhibitDrawing:
 
 
 def draw_rankings(inputs: DrawingInput) -> ExhibitDrawing:
+    """The superclasses of each method by robustness."""
     audits, notes = find_audits(inputs, inputs.roles, "pgd")
     made = []
     for role, (evidence, name) in audits.items():
@@ -312,6 +321,7 @@ def draw_rankings(inputs: DrawingInput) -> ExhibitDrawing:
 
 
 def draw_both_kinds(inputs: DrawingInput) -> ExhibitDrawing:
+    """Clean and robust training accuracy of the classes of an exhibit over the epochs."""
     return draw_while_training(inputs, ("clean", "robust"))
 
 

@@ -38,6 +38,7 @@ def network(
     augment: str = "crop-flip",
     source: Trained | None = None,
 ) -> Trained:
+    """A training of ResNet-9 on CIFAR-100 as the paper sets it up."""
     return Trained(
         Images("cifar100"),
         "resnet9",
@@ -58,10 +59,12 @@ SIX: Settings = (("beta", 6.0),)
 
 
 def pgd(eps: int = 8) -> Trained:
+    """Adversarial training at a radius, in 1/255."""
     return network("pgd-at", eps=eps)
 
 
 def trades(eps: int = 8) -> Trained:
+    """TRADES at a radius, in 1/255."""
     return network("trades", SIX, eps)
 
 
@@ -79,10 +82,13 @@ TRADES_BASED = {
     "TRADES + FRL": network("trades", SIX, fair=("frl-both",), source=trades()),
 }
 METHODS = PGD_BASED | TRADES_BASED
-SWEEP = {f"{name}, eps {eps}/255": make(eps) for name, make in (("PGD", pgd), ("TRADES", trades)) for eps in GRID}
+SWEPT = {"PGD": pgd, "TRADES": trades}
+SWEEP_ROLES = {(name, eps): f"{name}, eps {eps}/255" for name in SWEPT for eps in GRID}  # by method and radius
+SWEEP = {role: SWEPT[name](eps) for (name, eps), role in SWEEP_ROLES.items()}
 
 
 def tested(nets: dict[str, Trained]) -> dict[str, Recipe]:
+    """Each network on clean test images and under PGD-20."""
     return {name: Measured(net, Images("cifar100"), BOTH, TEST) for name, net in nets.items()}
 
 

@@ -1,6 +1,6 @@
 """What the exhibits of Ahn decide."""
 
-from leastwise.papers.ahn.exhibits import GRID, METHODS
+from leastwise.papers.ahn.exhibits import GRID, METHODS, SWEEP_ROLES
 from leastwise.papers.claims.agreement import (
     CONVERGENCE_PREDICTS_ROBUSTNESS,
     METHODS_SHARE_HARD_GROUPS,
@@ -22,12 +22,13 @@ SATURATES = 8.0  # in 1/255
 
 def judge_trends(view: ExhibitResults, name: str) -> tuple[ClaimFinding, ...]:
     """The radius in 1/255."""
-    audits = {float(eps): view.audit(f"{name}, eps {eps}/255", "pgd") for eps in GRID}
+    audits = {float(eps): view.audit(SWEEP_ROLES[name, eps], "pgd") for eps in GRID}
     attacked = audits[SATURATES][1]
     return radius_trends({eps: one for eps, (one, _) in audits.items()}, "clean", attacked, SATURATES)
 
 
 def judge_fairness(view: ExhibitResults, base: str, other: str, attack: str) -> tuple[ClaimFinding, ...]:
+    """What a fair method does to average, worst class and spread of its base."""
     evidence, name = view.audit(base, attack)
     return average_for_spread(evidence, view.audit(other, attack)[0], name)
 
@@ -39,7 +40,7 @@ def judge_convergence(view: ExhibitResults, name: str) -> tuple[ClaimFinding, ..
 
 def judge_clean_convergence(view: ExhibitResults, name: str) -> tuple[ClaimFinding, ...]:
     """Training on clean images against the robustness of another network: what the paper's conclusion says."""
-    robust = view.of("ahn/fig1").profile(f"{name}, eps {SATURATES:g}/255", "pgd")
+    robust = view.of("ahn/fig1").profile(SWEEP_ROLES[name, int(SATURATES)], "pgd")
     return convergence_predicts(view.epochs("clean"), robust)
 
 

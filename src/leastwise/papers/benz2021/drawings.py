@@ -8,6 +8,7 @@ import numpy as np
 
 from leastwise.insight.confusion import confusion_rates, count_confusions, in_flow
 from leastwise.papers.benz2021.exhibits import CAT, CORRUPTIONS, DATA_SETS, PROTOCOL_SETS
+from leastwise.papers.benz2021.similarity import SMALLEST, compute_cosine, fig3, fig4, fig5, fig6, label_row
 from leastwise.papers.claims.base import share_images
 from leastwise.papers.drawing import values
 from leastwise.papers.drawing.exhibit_drawing import Drawings, ExhibitDrawing, join_drawings
@@ -31,7 +32,6 @@ from leastwise.papers.drawing.values import (
     class_accuracy,
     compute_cell,
     overall,
-    pair_cosine,
     sd,
     sd_without_noise,
     worst_deviation,
@@ -57,66 +57,14 @@ def draw_two_by_two(inputs: DrawingInput, role: str) -> ExhibitDrawing:
     return join_drawings(made)
 
 
-def compute_cosine(inputs: DrawingInput, roles: Sequence[str], least: bool = True) -> OurCells:
-    audits, _ = find_audits(inputs, roles)
-    if len(audits) < 2:
-        reasons = dict.fromkeys(inputs.why(role, ("clean",)) for role in roles if role not in audits)
-        return {("", "cosine"): f"{len(audits)} of {len(roles)} networks ({'; '.join(reasons)})"}
-    return {("", "cosine"): value_or_reason(lambda: pair_cosine(tuple(audits.values()), least))}
-
-
-SMALLEST = "All pairs: the smallest cosine of two of the networks that are there."
-
-
-def roles_beginning(inputs: DrawingInput, word: str) -> list[str]:
-    return [role for role in inputs.roles if role.startswith(f"{word} ")]
-
-
-def label_row(row: str, found: OurCells) -> OurCells:
-    return {(row, column): value for (_, column), value in found.items()}
-
-
-def fig3(inputs: DrawingInput) -> ExhibitDrawing:
-    mnist, svhn = roles_beginning(inputs, "mnist"), roles_beginning(inputs, "svhn")
-    ours = label_row("MNIST ConvNet-LeNet", compute_cosine(inputs, mnist))
-    ours |= label_row("SVHN mean of pairs", compute_cosine(inputs, svhn, least=False))
-    return draw_similarity(inputs, mnist, "MNIST") + draw_similarity(inputs, svhn, "SVHN") + ExhibitDrawing(ours=ours)
-
-
-def fig4(inputs: DrawingInput) -> ExhibitDrawing:
-    made = []
-    for data, title in (("cifar10", "CIFAR-10"), ("cifar100", "CIFAR-100")):
-        roles = roles_beginning(inputs, data)
-        made.append(
-            draw_similarity(inputs, roles, title)
-            + ExhibitDrawing(ours=label_row(f"{title} all pairs", compute_cosine(inputs, roles)))
-        )
-    return join_drawings(made) + ExhibitDrawing(notes=(SMALLEST,))
-
-
-def fig5(inputs: DrawingInput) -> ExhibitDrawing:
-    tiny, full = roles_beginning(inputs, "tiny-imagenet"), roles_beginning(inputs, "standard")
-    two = [role for role in full if "wide-resnet50" in role or "resnext50" in role]
-    ours = label_row("ImageNet all pairs", compute_cosine(inputs, full))
-    ours |= label_row("ImageNet Wide-ResNet-ResNeXt", compute_cosine(inputs, two))
-    return (
-        draw_similarity(inputs, tiny, "Tiny-ImageNet")
-        + draw_similarity(inputs, full, "ImageNet")
-        + ExhibitDrawing(ours=ours, notes=(SMALLEST,))
-    )
-
-
-def fig6(inputs: DrawingInput) -> ExhibitDrawing:
-    ours = label_row("all pairs", compute_cosine(inputs, inputs.roles))
-    return draw_similarity(inputs, inputs.roles, "CIFAR-10") + ExhibitDrawing(ours=ours, notes=(SMALLEST,))
-
-
 def draw_over_epochs(inputs: DrawingInput, titles: Mapping[str, str], begin: str = "clean") -> ExhibitDrawing:
     """Class accuracy on the test images after each epoch."""
     return join_drawings([draw_epochs(inputs, role, title, begin) for role, title in titles.items()])
 
 
 def fig7(inputs: DrawingInput) -> ExhibitDrawing:
+    """Classes of MNIST and SVHN over the epochs, and the class that is weakest late."""
+
     def late() -> Estimate:
         """The number of the class that is worst after the last epoch."""
         evidence, name = inputs.audit("mnist")
@@ -129,10 +77,12 @@ def fig7(inputs: DrawingInput) -> ExhibitDrawing:
 
 
 def fig8(inputs: DrawingInput) -> ExhibitDrawing:
+    """Classes of CIFAR-10 and CIFAR-100 over the epochs."""
     return draw_over_epochs(inputs, {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"})
 
 
 def fig12(inputs: DrawingInput) -> ExhibitDrawing:
+    """The confusions of a standard network on CIFAR-10."""
     audits, notes = find_audits(inputs, ["standard"])
     panels = tuple(confusion_figure(inputs, one, "Confusions, images", counts=True) for one in audits.values())
     return ExhibitDrawing(wide=panels, notes=notes)
@@ -170,6 +120,7 @@ FEATURES = "NRF: images made with a standard network, of non-robust features; RF
 
 
 def fig14(inputs: DrawingInput) -> ExhibitDrawing:
+    """How alike networks of robust and of non-robust features are, for each way to make the images."""
     made = []
     for construction, title in CONSTRUCTIONS.items():
         roles = {role: role.partition(",")[0] for role in inputs.roles if role.endswith(construction)}
@@ -197,6 +148,7 @@ def draw_fair_weights(inputs: DrawingInput, title: str, role: str, begin: str) -
 
 
 def fig15(inputs: DrawingInput) -> ExhibitDrawing:
+    """Deviations with equal and with fair weights."""
     rows = {
         "standard": ("standard", "clean"),
         "standard fair": ("standard fair", "clean"),
@@ -228,6 +180,7 @@ def fig15(inputs: DrawingInput) -> ExhibitDrawing:
 
 
 def table1(inputs: DrawingInput) -> ExhibitDrawing:
+    """Cat and the overall accuracy for each weight of cat."""
     cat = inputs.cls(CAT)
     ours: OurCells = {}
     for weight in inputs.roles:
@@ -240,6 +193,7 @@ UNALIGNED = "of which condition is not known"
 
 
 def list_conditions(inputs: DrawingInput, role: str) -> dict[str, AuditedCondition]:
+    """The audits of a role by the names of their conditions."""
     return {name: (evidence, name) for evidence, name in inputs.view.audits(role)}
 
 
@@ -255,6 +209,7 @@ def draw_conditions(inputs: DrawingInput, role: str, title: str) -> ExhibitDrawi
 
 
 def fig16(inputs: DrawingInput) -> ExhibitDrawing:
+    """One network under corruptions and under attack: which class is weakest under each."""
     audits = list_conditions(inputs, "standard")
     ours: OurCells = {("number 1 (clean)", "mean accuracy"): compute_cell(inputs, overall, "standard")}
     ours |= {(f"number {n}", "mean accuracy"): UNALIGNED for n in range(2, 9)}
@@ -297,6 +252,7 @@ TITLES = {
 
 
 def protocol(inputs: DrawingInput) -> ExhibitDrawing:
+    """Everything that was pre-registered, data set by data set."""
     made = [ExhibitDrawing(pairs=True)]
     for data in PROTOCOL_SETS:
         roles = {f"{data} {kind}": f"{TITLES[data]} {kind}" for kind in ("standard", "adversarial")}
@@ -312,6 +268,7 @@ def protocol(inputs: DrawingInput) -> ExhibitDrawing:
 
 
 def extras(inputs: DrawingInput) -> ExhibitDrawing:
+    """Class accuracy and robustness of regularised and of targeted trainings, and cosines of mean logits."""
     made = [ExhibitDrawing(pairs=True)]
     for role in inputs.roles:
         for what, begin in BOTH:

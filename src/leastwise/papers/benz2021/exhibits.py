@@ -52,6 +52,7 @@ def network(
     optimiser: str = "sgd",
     schedule: str = "steps",
 ) -> Trained:
+    """A training as the paper sets it up; what it leaves open is in `SETTING`."""
     return Trained(
         Images(data, change),
         arch,
@@ -76,25 +77,30 @@ def threat_of(data: str) -> Threat:
 
 
 def measured(model: Trained | Released, conditions: tuple[str, ...] = ("clean",), each_epoch: bool = False) -> Measured:
+    """A network on the test images of its data set, under some conditions."""
     threat = threat_of(model.data.name) if any(c.startswith("pgd") for c in conditions) else None
     return Measured(model, Images(model.data.name), conditions, threat, each_epoch=each_epoch)
 
 
 def architectures(data: str, archs: Iterable[str]) -> dict[str, Measured]:
+    """Standard networks of several architectures on one data set."""
     return {f"{data} {arch}": measured(network(data, arch)) for arch in archs}
 
 
 def imagenet(archs: Iterable[str], kind: str) -> dict[str, Measured]:
+    """Networks of ImageNet that others give away."""
     nets = (Released(f"{kind}/{arch}", arch, IMAGENET) for arch in archs)
     return {f"{kind} {net.arch}": measured(net) for net in nets}
 
 
 def fair(method: str) -> Trained:
+    """ResNet-56 trained with fair weights."""
     settings: Settings = (("fair-weighting.alpha", 0.05), ("fair-weighting.floor", 0.05))
     return network("cifar10", "resnet56", method, settings, fair=("fair-weighting",))
 
 
 def important(arch: str, method: str, weight: float) -> Trained:
+    """A training in which cat has a larger weight."""
     settings: Settings = (("important-class.label", CAT), ("important-class.weight", weight))
     return network("cifar10", arch, method, settings, fair=("important-class",))
 

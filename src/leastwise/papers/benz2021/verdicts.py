@@ -77,17 +77,20 @@ def judge_construction(view: ExhibitResults, construction: str) -> tuple[ClaimFi
 
 
 def judge_robust_agreement(view: ExhibitResults) -> tuple[ClaimFinding, ...]:
+    """Whether robust networks of ImageNet agree more than the standard ones of Fig. 5."""
     other = view.of("benz2021/fig5")
     standard = [other.profile(role) for role in other.roles if role.startswith("standard ")]
     return robust_agree_more(np.stack(standard), np.stack([view.profile(role) for role in view.roles]))
 
 
 def judge_fair_weights(view: ExhibitResults, base: str, attack: str) -> tuple[ClaimFinding, ...]:
+    """What fair weights do to the spread and to the average of a training."""
     evidence, name = view.audit(base, attack)
     return fair_weights_narrow(evidence, view.audit(f"{base} fair", attack)[0], name)
 
 
 def judge_weakest_class(view: ExhibitResults, role: str) -> tuple[ClaimFinding, ...]:
+    """Whether another class is the weakest under corruptions."""
     evidence, clean = view.audit(role)
     corrupted = [name for _, name in view.audits(role) if name in CORRUPTIONS]
     return weakest_class_changes(evidence, clean, corrupted)

@@ -114,6 +114,7 @@ def homing_is_common_and_pairwise(
 
 
 def largest_share(counts: "np.ndarray") -> "np.ndarray":
+    """The share of the largest count in each row."""
     return np.asarray(counts.max(-1) / counts.sum(-1))
 
 

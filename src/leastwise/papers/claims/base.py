@@ -88,6 +88,7 @@ def below(
     p: float | None = None,
     unit: FindingUnit = NO_UNIT,
 ) -> ClaimFinding:
+    """Claims less than a threshold: decided only if the whole interval is on one side of it."""
     verdict: ClaimDecision = "holds" if high < threshold else "does not hold" if low > threshold else "undecided"
     return ClaimFinding(what, value, low, high, verdict, p, unit)
 
@@ -150,6 +151,7 @@ def average(a: Accuracies, n: Int[np.ndarray, " k"]) -> "np.ndarray":
 
 
 def worst(a: Accuracies, _: Int[np.ndarray, " k"]) -> "np.ndarray":
+    """The accuracy of the lowest class."""
     return worst_accuracy(a)
 
 
@@ -159,6 +161,7 @@ def deviation(a: Accuracies, _: Int[np.ndarray, " k"]) -> "np.ndarray":
 
 
 def gap(a: Accuracies, _: Int[np.ndarray, " k"]) -> "np.ndarray":
+    """The highest class minus the lowest: MCD."""
     return class_gap(a)
 
 

@@ -148,6 +148,7 @@ def explain_missing_case(inputs: DrawingInput, judged: ClaimVerdict) -> str:
 
 
 def claims_csv(found: Sequence[ClaimRow]) -> str:
+    """A line for each number that speaks to a claim."""
     lines = [list(HEADER)]
     for row in found:
         one = row.finding
@@ -162,6 +163,7 @@ def claims_csv(found: Sequence[ClaimRow]) -> str:
 
 
 def claims_latex(found: Sequence[ClaimRow]) -> str:
+    """The same as a table for the booktabs package."""
     body = "".join(
         " & ".join(
             escape_symbols(cell)

@@ -23,6 +23,8 @@ class CaptionedImage:
 
 @dataclass(frozen=True, eq=False)
 class ExhibitDrawing:
+    """Everything that is shown of an exhibit. Drawings add up."""
+
     panels: tuple[Figure, ...] = ()  # side by side
     wide: tuple[Figure, ...] = ()  # alone
     ours: OurCells = field(default_factory=dict)
@@ -47,6 +49,7 @@ Drawings = Mapping[str, Callable[[DrawingInput], ExhibitDrawing]]  # by the ids 
 
 
 def join_drawings(parts: Iterable[ExhibitDrawing]) -> ExhibitDrawing:
+    """Several drawings as one, in their order."""
     made = ExhibitDrawing()
     for part in parts:
         made = made + part

@@ -29,14 +29,17 @@ COUNTS = HeatmapStyle(unit="images")
 
 
 def plural(n: int, one: str, more: str = "") -> str:
+    """Such as 1 class or 3 classes."""
     return f"{n} {one}" if n == 1 else f"{n} {more or f'{one}s'}"
 
 
 def describe_condition(condition: str) -> str:
+    """A condition inside a sentence: clean, or under an attack."""
     return condition if condition == "clean" else f"under {condition}"
 
 
 def accuracy_panel(inputs: DrawingInput, audited: AuditedCondition, title: str) -> Figure:
+    """Bars of the accuracy of each class, with intervals."""
     evidence, name = inputs.shown(audited)
     order = classes_with_images(evidence, name)
     total = 100 * evidence.tally(name).overall
@@ -46,6 +49,7 @@ def accuracy_panel(inputs: DrawingInput, audited: AuditedCondition, title: str) 
 
 
 def deviation_panel(inputs: DrawingInput, audited: AuditedCondition, title: str) -> Figure:
+    """Bars of the accuracy of each class minus the overall accuracy."""
     evidence, name = inputs.shown(audited)
     tally = evidence.tally(name)
     deviation = (100 * (tally.accuracy - tally.overall)).tolist()
@@ -63,6 +67,7 @@ def classes_with_images(evidence: Evidence, name: str) -> list[int]:
 
 
 def class_accuracies(audited: AuditedCondition) -> "np.ndarray":
+    """The accuracy of each class as a fraction."""
     evidence, name = audited
     return np.asarray(evidence.tally(name).accuracy.numpy())
 
@@ -112,10 +117,12 @@ def cosine_figure(names: Sequence[str], accuracy: Float[np.ndarray, "m k"], titl
 
 
 def describe_largest_p(p: "np.ndarray") -> str:
+    """The largest p-value of several pairs, or that of the only one."""
     return f"every pair has p ≤ {p.max():.2g}" if len(p) > 1 else f"p = {p[0]:.2g}"
 
 
 def square_heatmap(names: Sequence[str], matrix: "np.ndarray", title: str, told: str, look: HeatmapStyle) -> Figure:
+    """A heatmap whose rows and columns have the same names."""
     cells = [(a, b, float(matrix[i, j])) for i, a in enumerate(names) for j, b in enumerate(names)]
     longest = max(map(len, names), default=0)
     least = min(130, 7 * longest) + 40 * len(names) if len(names) <= 12 else LABELS + CELL * len(names)
@@ -293,6 +300,7 @@ def logit_similarity_figure(inputs: DrawingInput, audited: AuditedCondition, tit
 
 
 def all_classes(k: int) -> Sequence[int]:
+    """Every class of k."""
     return range(k)
 
 

@@ -30,6 +30,8 @@ Note = str | NotShown  # a sentence, or what becomes one when all notes of an ex
 
 @dataclass(frozen=True, eq=False)
 class DrawingInput:
+    """What an exhibit is drawn from: its results, its paper for the numbers of classes, and what failed."""
+
     paper: Paper
     view: ExhibitResults
     failed: Mapping[Recipe, str]
@@ -95,6 +97,7 @@ class DrawingInput:
 
 
 def any_begins_with(conditions: Iterable[str], begin: tuple[str, ...]) -> bool:
+    """Whether one of the conditions begins so."""
     return any(name.startswith(begin) for name in conditions)
 
 
@@ -126,5 +129,6 @@ def explain_missing(missing: Mapping[str, Iterable[str]]) -> tuple[NotShown, ...
 
 
 def class_names(audits: Mapping[str, AuditedCondition]) -> tuple[str, ...]:
+    """The names of the classes, from the first audit."""
     first: Evidence = next(iter(audits.values()))[0]
     return first.names

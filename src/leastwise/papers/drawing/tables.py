@@ -27,6 +27,8 @@ HEADER = ("row", "column", "relation", "printed", "unit", "ours", "low", "high",
 
 @dataclass(frozen=True)
 class TableCell:
+    """One number of a table: printed, ours, or both."""
+
     printed: PrintedCell | None
     ours: CellValue
     unit: str
@@ -152,6 +154,7 @@ def table_csv(made: ComparisonTable) -> str:
 
 
 def format_number(value: float) -> str:
+    """Six digits, and nothing for a number that is not one."""
     return "" if value != value else f"{value:.6g}"
 
 
@@ -177,6 +180,7 @@ def escape_symbols(text: str) -> str:
 
 
 def cell_latex(entry: TableCell | None) -> str:
+    """Ours with its interval, and the printed number in parentheses."""
     if entry is None:
         return ""
     printed = f" ({escape_symbols(entry.as_printed)})" if entry.printed else ""

@@ -30,13 +30,15 @@ from leastwise.statistics.worst_class import estimate_discrepancy, estimate_wors
 Counts = tuple["np.ndarray", "np.ndarray"]
 
 
+CellStatistic = Callable[[SharedImages], Estimate]  # what a cell of a table shows of an audit
+
+
 def pair_alone(audited: AuditedCondition) -> SharedImages:
+    """One audit as if it were several of the same images."""
     return share_images(audited)
 
 
-def compute_cell(
-    inputs: DrawingInput, statistic: Callable[[SharedImages], Estimate], role: str, *begin: str, end: str = ""
-) -> CellValue:
+def compute_cell(inputs: DrawingInput, statistic: CellStatistic, role: str, *begin: str, end: str = "") -> CellValue:
     """A statistic of a role under the condition that begins so, or why there is none."""
     return value_or_reason(lambda: statistic(pair_alone(inputs.audit(role, *begin, end=end))))
 
@@ -55,10 +57,12 @@ def pair_hits(first: SharedImages, second: SharedImages) -> SharedImages:
 
 
 def count_correct(same: SharedImages) -> Counts:
+    """Right answers and images by class."""
     return np.bincount(same.labels[same.hits[0]], minlength=same.k), same.n
 
 
 def proportion(correct: int, n: int) -> Estimate:
+    """A share in percent with Wilson's interval."""
     if not n:
         raise MissingResult("no images")
     low, high = wilson_interval(np.array([correct]), np.array([n]))
@@ -66,19 +70,23 @@ def proportion(correct: int, n: int) -> Estimate:
 
 
 def overall(same: SharedImages) -> Estimate:
+    """The accuracy over all images."""
     return proportion(int(same.hits[0].sum()), len(same.labels))
 
 
 def of_class(same: SharedImages, c: int) -> Estimate:
+    """The accuracy of one class."""
     correct, n = count_correct(same)
     return proportion(int(correct[c]), int(n[c]))
 
 
-def class_accuracy(c: int) -> Callable[[SharedImages], Estimate]:
+def class_accuracy(c: int) -> CellStatistic:
+    """The statistic that gives the accuracy of a class."""
     return lambda same: of_class(same, c)
 
 
 def worst(same: SharedImages) -> Estimate:
+    """The accuracy of the lowest class, with exact bounds of the true minimum."""
     found = estimate_worst(*count_correct(same))
     return 100 * found.plug_in, 100 * found.low, 100 * found.high
 
@@ -91,14 +99,17 @@ def best(same: SharedImages) -> Estimate:
 
 
 def variance(a: "np.ndarray", _: "np.ndarray") -> "np.ndarray":
+    """The variance over classes."""
     return class_variance(a)
 
 
 def of_first(statistic: AccuracyStatistic) -> AccuracyStatistic:
+    """The same statistic of the first audit."""
     return lambda a, n: statistic(a[..., 0, :], n)
 
 
 def bootstrap(same: SharedImages, statistic: AccuracyStatistic, times: float) -> Estimate:
+    """A statistic of one audit with its bootstrap interval, times a factor."""
     value, low, high = bootstrap_statistic(same, of_first(statistic), 0)
     return times * value, times * low, times * high
 
@@ -110,12 +121,14 @@ def cv(same: SharedImages) -> Estimate:
 
 
 def cv_without_noise(same: SharedImages) -> Estimate:
+    """The variance over classes without the noise of sampling. Percent squared."""
     correct, n = count_correct(same)
     low, high = variance_bounds(correct, n)
     return 1e4 * measure_spread(correct, n).debiased, 1e4 * low, 1e4 * high
 
 
 def mcd(same: SharedImages) -> Estimate:
+    """The highest class minus the lowest, as printed: with the noise of sampling in it. Points."""
     value, low, high = bootstrap(same, gap, 100.0)
     return value, max(0.0, low), min(100.0, high)
 
@@ -127,11 +140,13 @@ def mcd_without_noise(same: SharedImages) -> Estimate:
 
 
 def sd(same: SharedImages) -> Estimate:
+    """The standard deviation over classes, as printed. Points."""
     value, low, high = bootstrap(same, deviation, 100.0)
     return value, max(0.0, low), high
 
 
 def sd_without_noise(same: SharedImages) -> Estimate:
+    """The standard deviation over classes without the noise of sampling. Points."""
     correct, n = count_correct(same)
     low, high = variance_bounds(correct, n)
     return 100 * measure_spread(correct, n).sd, 100 * float(np.sqrt(low)), 100 * float(np.sqrt(high))
@@ -190,10 +205,11 @@ def count_of(evidence: Evidence, name: str, true: int, predicted: int) -> Estima
 
 
 def count_taken_for(inputs: DrawingInput, role: str, begin: str, true: int, predicted: int) -> CellValue:
+    """How many images of a class are taken for another, or why that is not known."""
     return value_or_reason(lambda: count_of(*inputs.audit(role, begin), true, predicted))
 
 
-SPREAD_STATISTICS: dict[str, Callable[[SharedImages], Estimate]] = {
+SPREAD_STATISTICS: dict[str, CellStatistic] = {
     "CV": cv,
     "MCD": mcd,
     "CV without noise": cv_without_noise,

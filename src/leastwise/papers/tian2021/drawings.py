@@ -14,7 +14,7 @@ from leastwise.papers.drawing.values import class_accuracy, compute_cell, count_
 from leastwise.papers.recipes import Measured
 from leastwise.papers.results import MissingResult, Picture
 from leastwise.papers.scales import scale
-from leastwise.papers.tian2021.exhibits import ALL_SIX, BETAS_OF_DOG, CAT, DOG, shown_classes
+from leastwise.papers.tian2021.exhibits import ALL_SIX, BETAS_OF_DOG, CAT, DOG, WITHOUT_CLASS, shown_classes
 from leastwise.papers.tian2021.tables import TITLES, of_few_classes, table1, table2, table3, table4, table5
 from leastwise.report.charts.lines import Axes, Series, grouped_bars
 from leastwise.report.figures import Figure
@@ -24,6 +24,7 @@ GAPS = ("largest gap, lower end", "largest gap, upper end")
 
 
 def fig1(inputs: DrawingInput) -> ExhibitDrawing:
+    """Classes under attack over the epochs, and their largest gap at the end."""
     made: list[ExhibitDrawing] = []
     ours: OurCells = {}
     for role, title in TITLES.items():
@@ -36,12 +37,14 @@ def fig1(inputs: DrawingInput) -> ExhibitDrawing:
 
 
 def fig2(inputs: DrawingInput) -> ExhibitDrawing:
+    """Confusions under attack on each data set."""
     audits, notes = find_audits(inputs, ALL_SIX, "pgd")
     panels = tuple(confusion_figure(inputs, one, TITLES[role], by_groups=True) for role, one in audits.items())
     return ExhibitDrawing(panels=panels, notes=notes)
 
 
 def fig3a(inputs: DrawingInput) -> ExhibitDrawing:
+    """The variance of confidence of each class, and the two smoothest classes."""
     audits, notes = find_audits(inputs, inputs.roles)
     rows = {"smallest CVC": 0, "second smallest CVC": 1}
     if not audits:
@@ -73,6 +76,7 @@ def find_pictures(inputs: DrawingInput, role: str) -> tuple[Picture, ...]:
 
 
 def softmax(logits: "np.ndarray") -> "np.ndarray":
+    """Confidences of one image."""
     p = np.exp(logits - logits.max())
     return np.asarray(p / p.sum())
 
@@ -107,6 +111,7 @@ CATS_AND_DOGS = "Row 3, column 5 of the table: cats that are taken for dogs."
 
 
 def fig4a(inputs: DrawingInput) -> ExhibitDrawing:
+    """Who is taken for whom under attack, in images."""
     cat, dog = inputs.cls(CAT), inputs.cls(DOG)
     audits, notes = find_audits(inputs, ["full"], "pgd")
     panels = tuple(
@@ -117,16 +122,16 @@ def fig4a(inputs: DrawingInput) -> ExhibitDrawing:
 
 
 def fig4b(inputs: DrawingInput) -> ExhibitDrawing:
+    """Who comes home when the confound class is removed, in images."""
     cat, dog = inputs.cls(CAT), inputs.cls(DOG)
     try:
         full, name = inputs.audit("full", "pgd")
     except MissingResult as missing:
         return ExhibitDrawing(ours={("3", "5"): str(missing)}, notes=(f"Not shown: {missing}.",))
-    retrained = [role for role in inputs.roles if role != "full"]
-    audits, notes = find_audits(inputs, retrained, "pgd")
-    without = {int(role.split()[1]): evidence for role, (evidence, _) in audits.items()}
+    audits, notes = find_audits(inputs, WITHOUT_CLASS.values(), "pgd")
+    without = {c: audits[role][0] for c, role in WITHOUT_CLASS.items() if role in audits}
     if not without:
-        return ExhibitDrawing(ours={("3", "5"): inputs.why(retrained[0])}, notes=notes)
+        return ExhibitDrawing(ours={("3", "5"): inputs.why(WITHOUT_CLASS[0])}, notes=notes)
     found = measure_homing(full, without, name)
     labels = inputs.labels(full.names)
     every = list(range(full.k))
@@ -141,11 +146,12 @@ def fig4b(inputs: DrawingInput) -> ExhibitDrawing:
     look = replace(COUNTS, across="removed class")
     figure = matrix_figure(labels, found.homed, every, every, title, told, look, diagonal=False)
     home = found.homed[cat, dog]
-    count: CellValue = (float(home), NAN, NAN) if home == home else inputs.why(f"without {DOG}", ("pgd",))
+    count: CellValue = (float(home), NAN, NAN) if home == home else inputs.why(WITHOUT_CLASS[DOG], ("pgd",))
     return ExhibitDrawing(wide=(figure,), ours={("3", "5"): count}, notes=(*notes, CATS_AND_DOGS))
 
 
 def fig4c(inputs: DrawingInput) -> ExhibitDrawing:
+    """Classes under Temperature-PGD for each beta of dog."""
     cat, dog = inputs.cls(CAT), inputs.cls(DOG)
     audits, notes = find_audits(inputs, inputs.roles, "tpgd")
     ours: OurCells = {}
@@ -164,6 +170,7 @@ def fig4c(inputs: DrawingInput) -> ExhibitDrawing:
 
 
 def fig5(inputs: DrawingInput) -> ExhibitDrawing:
+    """Coloured digits: samples, and confusions without and with attack."""
     made = [draw_samples(inputs)]
     for role in inputs.roles:
         for what, begin in (("without attack", "clean"), ("under attack", "pgd")):

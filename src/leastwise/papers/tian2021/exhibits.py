@@ -89,10 +89,12 @@ def shown_classes(k: int, count: int = 12, seed: int = 0) -> tuple[int, ...]:
 
 
 def robust(data: str, each_epoch: bool = False) -> Measured:
+    """An adversarially trained network of a data set, tested as in §4."""
     return tested(network(data, "pgd-at"), each_epoch)
 
 
 def tested(model: Trained, each_epoch: bool = False) -> Measured:
+    """A network on the test images of its data set, under the attack of its data set."""
     data = model.data.name
     if data == "imagenet":
         attack, threat = "pgd50", Threat(0.007, 0.003, 50)
@@ -105,6 +107,7 @@ def tested(model: Trained, each_epoch: bool = False) -> Measured:
 
 
 def wide_tested(model: Trained, *conditions: str, data: Images = Images("cifar10")) -> Measured:
+    """A wide network on CIFAR-10, or on some images of it."""
     surrogate = STANDARD if "transfer" in conditions else None
     return Measured(model, data, conditions, WIDE_TEST, surrogate)
 
@@ -113,6 +116,7 @@ CATS = Images("cifar10", classes=(CAT,))
 WHITE_CATS = Images("cifar10", ("replace_background",), classes=(CAT,))
 ALL_SIX = (*DATA_SETS, "imagenet")
 FULL = tested(network("cifar10", "pgd-at"))
+WITHOUT_CLASS = {c: f"without {c}" for c in range(len(CIFAR10))}  # roles of networks trained without a class
 COLOURED = Threat(0.5, 0.025, 40)
 
 EXHIBITS = (
@@ -197,7 +201,7 @@ EXHIBITS = (
         "Who comes home when the confound class is removed from training",
         "10×10 counts",
         {"full": FULL}
-        | {f"without {c}": tested(network("cifar10", "pgd-at", ("removed", c))) for c in range(len(CIFAR10))},
+        | {role: tested(network("cifar10", "pgd-at", ("removed", c))) for c, role in WITHOUT_CLASS.items()},
         (BATCH, "outputs of a retrained network are not said: one less, numbered anew"),
     ),
     Exhibit(

@@ -13,6 +13,7 @@ from leastwise.papers.drawing.inputs import CellValue, DrawingInput, Estimate, O
 from leastwise.papers.drawing.values import (
     SPREAD_STATISTICS,
     SPREAD_UNITS,
+    CellStatistic,
     accuracy_difference,
     class_accuracy,
     compute_cell,
@@ -31,7 +32,6 @@ from leastwise.papers.tian2021.exhibits import CAT, DEFENCES, shown_classes
 from leastwise.statistics.paired import compare_paired
 
 NAN = float("nan")
-Statistic = Callable[[SharedImages], Estimate]
 TITLES = {
     "mnist": "MNIST",
     "cifar10": "CIFAR-10",
@@ -46,7 +46,7 @@ FEWER = ("CW∞", "NAttack")  # on 200 images of each class
 
 def compute_row(inputs: DrawingInput, audited: Callable[[], SharedImages], k: int) -> dict[str, CellValue]:
     """Total, classes, CV, MCD, and CV without the noise of sampling."""
-    statistics: dict[str, Statistic] = {"Tot": overall}
+    statistics: dict[str, CellStatistic] = {"Tot": overall}
     statistics |= {str(inputs.paper.number(c)): class_accuracy(c) for c in range(k)}
     statistics |= SPREAD_STATISTICS
     try:
@@ -57,6 +57,7 @@ def compute_row(inputs: DrawingInput, audited: Callable[[], SharedImages], k: in
 
 
 def table1(inputs: DrawingInput) -> ExhibitDrawing:
+    """Each defence under each attack."""
     ours: OurCells = {}
     for attack, begin in ATTACKS.items():
         for name in DEFENCES:
@@ -91,6 +92,7 @@ def grid_temperatures(audited: AuditedCondition) -> dict[str, int]:
 def compute_row_with_changes(
     inputs: DrawingInput, base: SharedImages, attacked: SharedImages, k: int
 ) -> dict[str, CellValue]:
+    """A row of a table, and how it differs from the same row under PGD."""
     made = compute_row(inputs, lambda: attacked, k)
     pair = pair_hits(base, attacked)
     made["Tot minus PGD"] = accuracy_difference(pair)
@@ -163,6 +165,7 @@ def count_more_taken(inputs: DrawingInput, role: str, begin: str, true: int, pre
 
 
 def table4(inputs: DrawingInput) -> ExhibitDrawing:
+    """What cats are taken for, and how that differs from the original images."""
     cat = inputs.cls(CAT)
     ours: OurCells = {}
     for row, (role, begin) in LINES.items():
@@ -200,14 +203,15 @@ def table5(inputs: DrawingInput) -> ExhibitDrawing:
     return ExhibitDrawing(ours=ours, units=units)
 
 
-def ratio_of_trainings(inputs: DrawingInput, of: Statistic) -> Estimate:
+def ratio_of_trainings(inputs: DrawingInput, of: CellStatistic) -> Estimate:
     """How many times as large with adversarial training; CIFAR-10."""
     audits = inputs.audit("cifar10, standard"), inputs.audit("cifar10, adversarial", "pgd")
     before, after = (of(pair_alone(audited))[0] for audited in audits)
     return (after / before if before else NAN), NAN, NAN
 
 
-def of_few_classes(of: Statistic) -> Statistic:
+def of_few_classes(of: CellStatistic) -> CellStatistic:
+    """The same statistic of twelve classes only."""
     return lambda same: of(keep_few_classes(same))
 
 

@@ -26,14 +26,16 @@ from leastwise.papers.judge import (
     one_word_cases,
 )
 from leastwise.papers.results import ExhibitResults, MissingResult
-from leastwise.papers.tian2021.exhibits import ALL_SIX, CAT, DEFENCES
+from leastwise.papers.tian2021.exhibits import ALL_SIX, CAT, DEFENCES, WITHOUT_CLASS
 
 
 def judge_stronger_attacks(view: ExhibitResults, name: str) -> tuple[ClaimFinding, ...]:
+    """What PGD gains over FGSM, by class."""
     return gains_on_weak_classes(view.audit(name, "fgsm"), view.audit(name, "pgd"))
 
 
 def judge_query_attacks(view: ExhibitResults, name: str) -> tuple[ClaimFinding, ...]:
+    """What NAttack gains over transfer, by class."""
     return gains_on_weak_classes(view.audit(name, "transfer"), view.audit(f"{name}, 2000 images", "nattack"))
 
 
@@ -55,17 +57,20 @@ def judge_smoothness(view: ExhibitResults, name: str) -> tuple[ClaimFinding, ...
 
 
 def judge_homing(view: ExhibitResults) -> tuple[ClaimFinding, ...]:
+    """Whether images come home when their confound class is removed."""
     full, name = view.audit("full", "pgd")
-    without = {int(role.split()[1]): view.audit(role, "pgd")[0] for role in view.roles if role != "full"}
+    without = {c: view.audit(role, "pgd")[0] for c, role in WITHOUT_CLASS.items()}
     return homing_is_common_and_pairwise(full, without, name)
 
 
 def judge_lift(view: ExhibitResults, before: str, after: str) -> tuple[ClaimFinding, ...]:
+    """Whether cat is lifted by a smaller beta of dog."""
     (a, name), (b, _) = view.audit(before, "tpgd"), view.audit(after, "tpgd")
     return class_is_lifted(a, b, name, view.cls(CAT))
 
 
 def judge_backgrounds(view: ExhibitResults) -> tuple[ClaimFinding, ...]:
+    """Whether confusions stay inside colours more under attack than without."""
     evidence, attacked = view.audit("adversarial", "pgd")
     return backgrounds_drive_adversarial_confusion(evidence, "clean", attacked)
 

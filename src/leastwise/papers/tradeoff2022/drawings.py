@@ -38,6 +38,7 @@ NO_FALL = "accuracy did not fall on the whole, so there is nothing to share"
 
 
 def error_figure(inputs: DrawingInput, audits: Mapping[str, AuditedCondition], title: str) -> Figure:
+    """The error of each class, a line for each audit."""
     names = next(iter(audits.values()))[0].names
     series = {role: 100 * (1 - class_accuracies(one)) for role, one in audits.items()}
     return class_line_figure(inputs, names, series, title, "error in %")
@@ -63,6 +64,7 @@ def find_both_audits(inputs: DrawingInput, role: str) -> tuple[dict[str, Audited
 
 
 def fig1c(inputs: DrawingInput) -> ExhibitDrawing:
+    """The share of each class in the fall of accuracy, and that of bird and cat together."""
     classes = inputs.cls(BIRD), inputs.cls(CAT)
 
     def share() -> Estimate:
@@ -139,6 +141,7 @@ def draw_single_class(inputs: DrawingInput, role: str, title: str) -> ExhibitDra
 
 
 def fig3(inputs: DrawingInput) -> ExhibitDrawing:
+    """Car and cat attacked alone: class errors, and features in two dimensions."""
     ours: OurCells = {}
     for role, c in (("cat", CAT), ("car", CAR)):
         for what, begin in (("natural", "clean"), ("PGD-10", "pgd")):
@@ -169,11 +172,13 @@ def fig4(inputs: DrawingInput) -> ExhibitDrawing:
 
 
 def error(same: SharedImages) -> Estimate:
+    """The share of wrong answers over all images."""
     value, low, high = overall(same)
     return 100 - value, 100 - high, 100 - low
 
 
 def fig5(inputs: DrawingInput) -> ExhibitDrawing:
+    """Cat against each other class: errors, sorted by similarity to cat."""
     cat = inputs.cls(CAT)
     ours: OurCells = {}
     for method in ("PGD-AT", "TRADES"):
@@ -212,6 +217,7 @@ def fig5(inputs: DrawingInput) -> ExhibitDrawing:
 
 
 def fig6(inputs: DrawingInput) -> ExhibitDrawing:
+    """Similarity and variance of features with smoothing and with entropy."""
     first = [role for role in inputs.roles if "TRADES" not in role]
     second = [role for role in inputs.roles if "TRADES" in role]
     return draw_shapes(inputs, first, ", PGD-AT") + draw_shapes(inputs, second, ", TRADES")
@@ -254,6 +260,7 @@ ENTROPY_UNITS = {"mean entropy, clean": "nats", "mean entropy, adversarial": "na
 
 
 def class_entropies(inputs: DrawingInput) -> tuple[Figure, ...]:
+    """The mean entropy of each class, of the networks that were kept."""
     made = {}
     names: tuple[str, ...] = ()
     for what, begin in (("clean", "clean"), ("adversarial", "pgd")):
@@ -269,12 +276,14 @@ def class_entropies(inputs: DrawingInput) -> tuple[Figure, ...]:
 
 
 def mean_entropy(evidence: Evidence, name: str) -> Estimate:
+    """The mean entropy over images with a normal interval, in nats."""
     found = evidence.conditions[name].entropy.astype(np.float64)
     half = 1.96 * float(found.std(ddof=1)) / np.sqrt(len(found)) if len(found) > 1 else NAN
     return float(found.mean()), float(found.mean() - half), float(found.mean() + half)
 
 
 def fig8(inputs: DrawingInput) -> ExhibitDrawing:
+    """Each other class attacked alone: class errors, and features in two dimensions."""
     parts = []
     for c in OTHERS:
         role = f"single {c}"

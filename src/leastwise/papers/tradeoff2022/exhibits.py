@@ -29,6 +29,7 @@ def network(
     change: tuple[str | int, ...] = (),
     keep: str = "best-test:pgd20",
 ) -> Trained:
+    """A training as the paper sets it up."""
     return Trained(
         Images("cifar10", change),
         arch,
@@ -42,6 +43,7 @@ def network(
 
 
 def measured(net: Trained, *conditions: str, features: bool = False, each_epoch: bool = False) -> Measured:
+    """A network on the test images, with its features where an exhibit shows them."""
     return Measured(
         net,
         net.data,
@@ -53,10 +55,12 @@ def measured(net: Trained, *conditions: str, features: bool = False, each_epoch:
 
 
 def trades(lam: float = 6.0) -> Trained:
+    """TRADES with a weight of its divergence."""
     return network("trades", (("beta", lam),))
 
 
 def me_trades(lam: float) -> Trained:
+    """TRADES with maximum entropy, by the weight of its divergence."""
     return network("me-trades", (("beta", lam), ("entropy", 1.0)))
 
 
@@ -71,6 +75,10 @@ ST_LS, PGD_AT_LS = network(settings=SMOOTH), network("pgd-at", SMOOTH)
 TRADES_LS = network("trades", (("beta", 6.0), *SMOOTH))
 ME_AT = {entropy: network("me-at", (("entropy", entropy),)) for entropy in (0.5, 1.0)}
 OTHERS = tuple(c for c in range(len(CIFAR10)) if c not in (CAR, CAT))
+
+# Roles of Table 2 by lambda.
+TRADES_ROLES = {lam: f"TRADES λ={lam:g}" for lam in (6.0, 9.0, 12.0, 15.0)}
+ME_TRADES_ROLES = {lam: f"ME-TRADES β=1 λ={lam:g}" for lam in (15.0, 18.0, 24.0, 27.0)}
 
 EXHIBITS = (
     Exhibit(
@@ -174,8 +182,8 @@ EXHIBITS = (
         "tradeoff2022/table2",
         "TRADES and ME-TRADES over lambda",
         "eight rows: natural, PGD-20, C&W-20, AutoAttack",
-        {f"TRADES λ={lam:g}": measured(trades(lam), *TABLE) for lam in (6.0, 9.0, 12.0, 15.0)}
-        | {f"ME-TRADES β=1 λ={lam:g}": measured(me_trades(lam), *TABLE) for lam in (15.0, 18.0, 24.0, 27.0)},
+        {role: measured(trades(lam), *TABLE) for lam, role in TRADES_ROLES.items()}
+        | {role: measured(me_trades(lam), *TABLE) for lam, role in ME_TRADES_ROLES.items()},
         (BN, TEST_STEP, CW, ON_TEST),
     ),
     Exhibit(

@@ -1,13 +1,20 @@
 """The tables of the paper on the tradeoff."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from leastwise.papers.claims.base import SharedImages, share_images
+from leastwise.papers.claims.base import share_images
 from leastwise.papers.drawing.exhibit_drawing import ExhibitDrawing
 from leastwise.papers.drawing.inputs import DrawingInput, Estimate, OurCells, value_or_reason
-from leastwise.papers.drawing.values import accuracy_difference, compute_cell, overall, sd_without_noise, worst
+from leastwise.papers.drawing.values import (
+    CellStatistic,
+    accuracy_difference,
+    compute_cell,
+    overall,
+    sd_without_noise,
+    worst,
+)
 from leastwise.papers.printed import printed_table
 from leastwise.papers.results import STAND_INS
 
@@ -16,6 +23,7 @@ CONDITIONS = {"natural": ("clean",), "PGD-20": ("pgd",), "C&W-20": ("cw2",), "AA
 
 
 def table1(inputs: DrawingInput) -> ExhibitDrawing:
+    """Natural accuracy and AutoAttack with and without label smoothing, and the gain."""
     ours: OurCells = {}
     for column, begin in (("natural", ("clean",)), ("AA", AA)):
         for role in inputs.roles:
@@ -26,14 +34,16 @@ def table1(inputs: DrawingInput) -> ExhibitDrawing:
 
 
 def gain_by_smoothing(inputs: DrawingInput, base: str, begin: tuple[str, ...]) -> Estimate:
+    """What label smoothing gains, on the same images."""
     return accuracy_difference(share_images(inputs.audit(base, *begin), inputs.audit(f"{base}+LS", *begin)))
 
 
 def compute_attacked_table(
     inputs: DrawingInput,
-    statistic: Callable[[SharedImages], Estimate],
-    more: Mapping[str, Callable[[SharedImages], Estimate]],
+    statistic: CellStatistic,
+    more: Mapping[str, CellStatistic],
 ) -> ExhibitDrawing:
+    """A statistic of each role under each attack, and further ones in columns of their own."""
     ours: OurCells = {}
     for role in inputs.roles:
         for column, begin in CONDITIONS.items():
@@ -54,6 +64,7 @@ BY_OTHERS = "from others' reports: not trained here"
 
 
 def table5(inputs: DrawingInput) -> ExhibitDrawing:
+    """Ours beside what others report for the leaderboard."""
     ours: OurCells = {}
     for row in printed_table("tradeoff2022/table5"):
         for column, begin in (("natural", ("clean",)), ("AA", AA)):
@@ -63,4 +74,5 @@ def table5(inputs: DrawingInput) -> ExhibitDrawing:
 
 
 def draw_averages(inputs: DrawingInput) -> ExhibitDrawing:
+    """The overall accuracy of each role under each attack."""
     return compute_attacked_table(inputs, overall, {})

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from leastwise.audit.evidence import Evidence
 from leastwise.insight.features import cosines
 from leastwise.papers.claims.agreement import SIMILARITY_PREDICTS_ERROR, similarity_predicts_error
 from leastwise.papers.claims.base import ClaimFinding
@@ -24,15 +23,17 @@ from leastwise.papers.claims.spread import (
 )
 from leastwise.papers.judge import VerdictRule, judge_widening, one_word_cases
 from leastwise.papers.results import ExhibitResults
-from leastwise.papers.tradeoff2022.exhibits import BIRD, CAT
+from leastwise.papers.tradeoff2022.exhibits import BIRD, CAT, ME_TRADES_ROLES, TRADES_ROLES
 
 
 def judge_shares(view: ExhibitResults) -> tuple[ClaimFinding, ...]:
+    """Whether bird and cat carry almost half of the fall."""
     (before, name), (after, _) = view.audit("ST"), view.audit("PGD-AT")
     return few_classes_carry_the_drop(before, after, name, (view.cls(BIRD), view.cls(CAT)))
 
 
 def judge_similarity(view: ExhibitResults, name: str) -> tuple[ClaimFinding, ...]:
+    """Whether classes are more similar and vary less than in standard training."""
     (similar, varied), (similar_after, varied_after) = view.shape("ST"), view.shape(name)
     return similarity_rises_and_variance_falls((similar, similar_after), (varied, varied_after))
 
@@ -45,6 +46,7 @@ def judge_single_classes(view: ExhibitResults) -> tuple[ClaimFinding, ...]:
 
 
 def judge_telling_apart(view: ExhibitResults, method: str, attack: str) -> tuple[ClaimFinding, ...]:
+    """Whether similarity to cat predicts the error of telling it apart."""
     similar = cosines(view.moments("ST").means)[view.cls(CAT)]
     error = np.full(len(similar), np.nan)
     for c in range(len(similar)):
@@ -55,26 +57,34 @@ def judge_telling_apart(view: ExhibitResults, method: str, attack: str) -> tuple
 
 
 def judge_smoothing(view: ExhibitResults, base: str, other: str) -> tuple[ClaimFinding, ...]:
+    """Whether smoothing or entropy lowers similarity and variance."""
     (similar, varied), (similar_after, varied_after) = view.shape(base), view.shape(other)
     return smoothing_lowers((similar, similar_after), (varied, varied_after))
 
 
 def judge_lift(view: ExhibitResults, base: str, other: str, attack: str) -> tuple[ClaimFinding, ...]:
+    """Whether smoothing or entropy lifts the worst class."""
     before, name = view.audit(base, attack)
     return worst_class_rises(before, view.audit(other, attack)[0], name)
 
 
 def judge_entropy(view: ExhibitResults, attack: str) -> tuple[ClaimFinding, ...]:
+    """Whether TRADES has the higher entropy."""
     base, name = view.audit("PGD-AT", attack)
     return entropy_is_higher(base, view.audit("TRADES", attack)[0], name)
 
 
 def judge_weights(view: ExhibitResults, attack: str) -> tuple[ClaimFinding, ...]:
-    models: dict[str, dict[float, Evidence]] = {"TRADES": {}, "ME-TRADES": {}}
-    for role in view.roles:
-        evidence, name = view.audit(role, attack)
-        models[role.split()[0]][float(role.rpartition("=")[2])] = evidence
-    return allows_a_larger_weight(models["TRADES"], models["ME-TRADES"], name)
+    """Whether maximum entropy allows a larger weight."""
+    plain, regularised = (
+        {lam: view.audit(role, attack) for lam, role in roles.items()} for roles in (TRADES_ROLES, ME_TRADES_ROLES)
+    )
+    name = next(iter(regularised.values()))[1]
+    return allows_a_larger_weight(
+        {lam: evidence for lam, (evidence, _) in plain.items()},
+        {lam: evidence for lam, (evidence, _) in regularised.items()},
+        name,
+    )
 
 
 TWO = ("PGD-AT", "TRADES")
