@@ -12,10 +12,10 @@ from leastwise.audit.evidence import Evidence
 from leastwise.audit.evidence_file import EVIDENCE_FILE, load_evidence
 from leastwise.cli.main import main
 from leastwise.core.files import write_json
-from leastwise.report.compare import change_cells
 from leastwise.report.export import table_latex, table_markdown
 from leastwise.report.results import open_results, shorten_names
 from leastwise.report.summary import summarise
+from leastwise.report.terminal.comparison import change_cells
 from leastwise.statistics.intervals import exact_interval
 from leastwise.statistics.paired import compare_class_wise, compare_paired
 from leastwise.statistics.power import images_on_same_images

@@ -17,9 +17,10 @@ from leastwise.audit.evidence import Evidence, Record
 from leastwise.core.counts import Tally
 from leastwise.data.dataset import Dataset
 from leastwise.models.zoo.registry import build
+from leastwise.report.class_changes import compare_pair
 from leastwise.report.summary import summarise
 from leastwise.report.terminal.progress import progress
-from leastwise.report.terminal.table import compare_pair, headline, print_classes, what_changed
+from leastwise.report.terminal.table import headline, print_classes, what_changed
 from leastwise.statistics.intervals import wilson_interval
 from leastwise.statistics.paired import compare_paired
 from leastwise.training.base import Epoch, Seen

@@ -28,7 +28,8 @@ class Compare:
 
     def run(self) -> None:
         from leastwise.core.files import write_json
-        from leastwise.report.compare import choose_condition, compare_sides, open_sides, print_comparison
+        from leastwise.report.compare import choose_condition, compare_sides, open_sides
+        from leastwise.report.terminal.comparison import print_comparison
 
         if self.out and Path(self.out).suffix != ".json":
             raise ValueError(f"--out must end in .json, but saw {self.out}: `leastwise report A B` makes a page")

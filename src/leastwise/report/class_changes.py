@@ -2,10 +2,35 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from leastwise.audit.evidence import Evidence
-from leastwise.report.terminal.table import same_images
+from leastwise.core.recipe import describe_difference
 from leastwise.statistics.intervals import CONFIDENCE
-from leastwise.statistics.paired import PairedComparison, compare_class_wise
+from leastwise.statistics.paired import PairedComparison, compare_class_wise, compare_paired
+
+
+def same_images(a: Evidence, b: Evidence) -> bool:
+    """Whether two audits were of the same images, so that they can be paired."""
+    return (
+        a.data == b.data and a.names == b.names and np.array_equal(a.ids, b.ids) and np.array_equal(a.labels, b.labels)
+    )
+
+
+def compare_pair(a: Evidence, b: Evidence, condition: str, *, cls: int | None = None) -> PairedComparison:
+    """B against A on the same images, of one class or of all."""
+    if not same_images(a, b):
+        raise ValueError("models can be paired only on the same images: audit both on the same data")
+    rows = slice(None) if cls is None else a.labels == cls
+    return compare_paired(a.correct(condition)[rows], b.correct(condition)[rows])
+
+
+def different_attacks(a: Evidence, b: Evidence) -> dict[str, str]:
+    """Conditions that have one name in both and not one meaning: where their settings differ."""
+    both = {
+        name: describe_difference(a.attacks[name], b.attacks[name]) for name in a.conditions if name in b.conditions
+    }
+    return {name: apart for name, apart in both.items() if apart}
 
 
 @dataclass(frozen=True)

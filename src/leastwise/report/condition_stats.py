@@ -6,8 +6,8 @@ import numpy as np
 
 from leastwise.audit.evidence import MOST_NAMED, Evidence
 from leastwise.report.security_curves import curves, half_lost
-from leastwise.report.terminal.table import find_attackers_pick
 from leastwise.report.text import percent, span
+from leastwise.report.weakest import find_attackers_pick
 from leastwise.statistics.intervals import ClassCounts, ClassValues
 from leastwise.statistics.pairwise import Ranking, rank_classes
 from leastwise.statistics.spread import Spread, homogeneity, measure_spread, variance_bounds

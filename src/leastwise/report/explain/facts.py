@@ -21,7 +21,7 @@ from leastwise.insight.features import Moments, inter_class_similarity, intra_cl
 from leastwise.insight.homing import estimate_homing_gain, measure_homing
 from leastwise.insight.outputs import cvc, entropy, find_extremes
 from leastwise.report.security_curves import clean as clean_conditions
-from leastwise.report.terminal.table import find_attackers_pick
+from leastwise.report.weakest import find_attackers_pick
 
 SCHEMA = 2
 EXPLAIN_FILE = "explain.json"

@@ -9,8 +9,7 @@ from typing import Any
 from leastwise.audit.evidence import Evidence
 from leastwise.audit.masking import cautions
 from leastwise.core.files import write_atomic
-from leastwise.core.recipe import describe_difference
-from leastwise.report.class_changes import list_changes
+from leastwise.report.class_changes import different_attacks, list_changes, same_images
 from leastwise.report.condition_stats import ConditionStats, certainty_sentences, compute_stats, side_sentences
 from leastwise.report.explain.facts import collect_facts
 from leastwise.report.export import table_csv, table_latex, table_markdown, write_csv, write_parquet
@@ -18,8 +17,9 @@ from leastwise.report.html import number_figures, render_page
 from leastwise.report.page.citations import bibtex, row_of, used
 from leastwise.report.results import AuditedModel
 from leastwise.report.security_curves import curves
-from leastwise.report.terminal.table import find_attackers_pick, same_images, what_changed
+from leastwise.report.terminal.table import what_changed
 from leastwise.report.text import percent, span
+from leastwise.report.weakest import find_attackers_pick
 from leastwise.statistics.intervals import CONFIDENCE, wilson_interval
 
 CLEAN = "clean"
@@ -237,11 +237,3 @@ def compare_models(models: Sequence[AuditedModel], specs: list[Any]) -> list[dic
         said = " ".join([sentence, *left_out]).strip()
         made.append({"names": names, "sentence": said, "figures": number_figures(found, specs)})
     return made
-
-
-def different_attacks(a: Evidence, b: Evidence) -> dict[str, str]:
-    """Conditions that have one name in both and not one meaning: where their settings differ."""
-    both = {
-        name: describe_difference(a.attacks[name], b.attacks[name]) for name in a.conditions if name in b.conditions
-    }
-    return {name: apart for name, apart in both.items() if apart}

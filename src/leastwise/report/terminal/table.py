@@ -1,9 +1,7 @@
 """Evidence -> the table and the sentences a person reads in the terminal."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-import numpy as np
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -12,10 +10,12 @@ from rich.text import Text
 from leastwise.audit.evidence import Evidence
 from leastwise.audit.masking import cautions
 from leastwise.core.counts import ClassFrame
+from leastwise.report.class_changes import compare_pair
 from leastwise.report.terminal.screen import say
 from leastwise.report.text import percent, span
+from leastwise.report.weakest import find_attackers_pick, lowest_accuracy
 from leastwise.statistics.intervals import wilson_interval
-from leastwise.statistics.paired import PairedComparison, compare_paired
+from leastwise.statistics.paired import PairedComparison
 
 NAME_WIDTH = 20  # longer class names are folded
 CELL_WIDTH = 22  # "100.0 [98.1, 100.0]" and the space around it
@@ -75,48 +75,11 @@ def class_table(evidence: Evidence, conditions: Sequence[str]) -> Table:
     return table
 
 
-def lowest_accuracy(frame: ClassFrame) -> list[float]:
-    """The worst class's accuracy, by condition."""
-    lowest: list[float] = frame.accuracy.gather(1, frame.worst[:, None]).squeeze(1).tolist()
-    return lowest
-
-
 def worst_cell(frame: ClassFrame, row: int) -> str:
     """The worst class by name, or how many classes share the last place."""
     lowest = lowest_accuracy(frame)[row]
     ties = int((frame.accuracy[row] == lowest).sum())
     return f"{frame.names[int(frame.worst[row])] if ties == 1 else f'{ties} classes'} {percent(lowest)}"
-
-
-@dataclass(frozen=True)
-class AttackersPick:
-    """The class an attacker would pick, under the condition where the worst class is lowest."""
-
-    condition: str
-    picked: str
-    ties: int  # classes that share the last place
-    accuracy: str
-    interval: str
-    overall: str
-
-
-def find_attackers_pick(evidence: Evidence) -> AttackersPick:
-    """The weakest class under the condition where it is weakest."""
-    frame = evidence.frame()
-    lowest = lowest_accuracy(frame)
-    overall: list[float] = frame.overall.tolist()
-    # Of conditions that are equally bad the last: clean images stand first, and no attacker is needed for them.
-    row = min(range(len(lowest)), key=lambda r: (lowest[r], overall[r], -r))
-    worst = int(frame.worst[row])
-    low, high = wilson_interval(frame.correct[row].numpy(), frame.n[row].numpy())
-    return AttackersPick(
-        frame.conditions[row],
-        frame.names[worst],
-        int((frame.accuracy[row] == lowest[row]).sum()),
-        percent(lowest[row]),
-        span(low[worst], high[worst]),
-        percent(overall[row]),
-    )
 
 
 def headline(evidence: Evidence) -> str:
@@ -127,21 +90,6 @@ def headline(evidence: Evidence) -> str:
         f"An attacker would pick {picked}: {found.accuracy} % {found.interval} "
         f"under {found.condition}, against {found.overall} % overall."
     )
-
-
-def same_images(a: Evidence, b: Evidence) -> bool:
-    """Whether two audits were of the same images, so that they can be paired."""
-    return (
-        a.data == b.data and a.names == b.names and np.array_equal(a.ids, b.ids) and np.array_equal(a.labels, b.labels)
-    )
-
-
-def compare_pair(a: Evidence, b: Evidence, condition: str, *, cls: int | None = None) -> PairedComparison:
-    """B against A on the same images, of one class or of all."""
-    if not same_images(a, b):
-        raise ValueError("models can be paired only on the same images: audit both on the same data")
-    rows = slice(None) if cls is None else a.labels == cls
-    return compare_paired(a.correct(condition)[rows], b.correct(condition)[rows])
 
 
 def what_changed(a: Evidence, b: Evidence, names: tuple[str, str], condition: str) -> str:
