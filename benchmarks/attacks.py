@@ -83,7 +83,9 @@ def subjects(images: int, only: str) -> list[Subject]:
         x, y, _ = data.batch(np.arange(images or 1000))
         file = str(place / "nets" / "akamaster_cifar10_resnet20.th")
         if only in ("", "resnet20"):
-            model = load_model(file, data.shape, data.names, "resnet20", IMAGENET_MEAN, (0.229, 0.224, 0.225))
+            model = load_model(
+                file, data.shape, data.names, arch="resnet20", mean=IMAGENET_MEAN, std=(0.229, 0.224, 0.225)
+            )
             made.append(Subject("resnet20", model, x[: images or 400], y[: images or 400], 2 / 255))
         if only in ("", "resnet2b"):
             made.append(Subject("resnet2b", cifar_network(place, "cifar_resnet2b"), x, y, 2 / 255))

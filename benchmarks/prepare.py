@@ -31,7 +31,7 @@ NETWORKS = (
 
 def trained_for_a_moment(name: str) -> Classifier:
     """BatchNorm statistics that are not the initial ones."""
-    model = build(name, (3, 32, 32), 10, (0.4914, 0.4822, 0.4465), (0.2471, 0.2435, 0.2616)).train()
+    model = build(name, (3, 32, 32), 10, mean=(0.4914, 0.4822, 0.4465), std=(0.2471, 0.2435, 0.2616)).train()
     with torch.no_grad():
         for _ in range(3):
             model(torch.rand(32, 3, 32, 32))

@@ -22,7 +22,7 @@ def main() -> None:
     conditions = named_all("clean,pgd10", Threat(Linf(0.05), step=0.0125))
     plain, robust = (audit(trained(objective), test, conditions) for objective in (Standard(), PGDAT(INNER)))
     for condition in plain.conditions:
-        found = compare_class_wise(plain.correct(condition), robust.correct(condition), plain.labels, plain.k)
+        found = compare_class_wise(plain.correct(condition), robust.correct(condition), plain.labels, k=plain.k)
         for name, pair, p in zip(plain.names, found.classes, found.adjusted, strict=True):
             assert pair is not None
             print(f"{condition:6} {name:12} {pair.difference:+.3f} [{pair.low:+.3f}, {pair.high:+.3f}]  p = {p:.3f}")

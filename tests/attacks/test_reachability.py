@@ -286,7 +286,7 @@ def test_evidence_counts_the_pairs_and_merges_them() -> None:
             model(made.x_adv[rows]).detach(),
             y[rows],
             x[rows],
-            condition.run(model, x[rows], y[rows], noise_for(x).pick(rows)),
+            outcome=condition.run(model, x[rows], y[rows], noise_for(x).pick(rows)),
         )
         for rows in (torch.arange(half), torch.arange(half, len(x)))
     ]
@@ -305,5 +305,5 @@ def test_evidence_counts_the_pairs_and_merges_them() -> None:
     assert share is not None and np.allclose(share, expected, equal_nan=True)
     again = parse_evidence(found.to_bytes(), Path("x"))
     assert np.array_equal(again.conditions["reach5"].reached, counts.numpy())
-    plain = make_record(model(x).detach(), y, x, ATTACK.run(model, x, y, noise_for(x)))
+    plain = make_record(model(x).detach(), y, x, outcome=ATTACK.run(model, x, y, noise_for(x)))
     assert plain.reached.shape == (0, 0)

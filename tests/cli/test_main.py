@@ -31,7 +31,7 @@ def started(*arguments: str) -> subprocess.CompletedProcess[str]:
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("model") / "model.pt"
     names = fashion("fashion-mini").names
-    save_checkpoint(path, build("convnet", (1, 28, 28), 10, seed=1), (1, 28, 28), names)
+    save_checkpoint(path, build("convnet", (1, 28, 28), 10, seed=1), (1, 28, 28), names=names)
     return path
 
 

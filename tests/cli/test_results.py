@@ -186,7 +186,7 @@ def test_single_models_are_paired_image_by_image(
     code, out, _ = run(capsys, "compare", results["a"], results["b"], "-o", str(file), "--condition", "pgd20")
     a, b = evidence(10, 200), evidence(10, 200, 0.3)
     made = json.loads(file.read_text())
-    found = compare_class_wise(a.correct("pgd20"), b.correct("pgd20"), a.labels, 10)
+    found = compare_class_wise(a.correct("pgd20"), b.correct("pgd20"), a.labels, k=10)
     told = made["changes"][0]["conditions"]["pgd20"]
     for c, one in enumerate(told["classes"]):
         pair = found.classes[c]

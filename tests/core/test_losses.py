@@ -31,7 +31,7 @@ def test_every_loss_gives_one_number_per_example(logits: torch.Tensor, labels: t
 def test_p7_label_smoothing_of_zero_is_cross_entropy(
     logits: torch.Tensor, labels: torch.Tensor, convention: str
 ) -> None:
-    target = smooth_labels(labels, K, 0.0, convention, torch.float64)
+    target = smooth_labels(labels, K, 0.0, convention=convention, dtype=torch.float64)
     assert torch.allclose(soft_ce(logits, target), ce(logits, labels), rtol=1e-12)
 
 
@@ -44,9 +44,9 @@ def test_p7_ln_k_minus_entropy_is_the_divergence_from_uniform(logits: torch.Tens
 def test_label_smoothing_conventions_put_091_and_090_on_the_label_of_ten_classes() -> None:
     y = torch.tensor([3])
     assert smooth_labels(y, 10, 0.1)[0, 3].item() == pytest.approx(0.91)
-    assert smooth_labels(y, 10, 0.1, "others")[0, 3].item() == pytest.approx(0.90)
+    assert smooth_labels(y, 10, 0.1, convention="others")[0, 3].item() == pytest.approx(0.90)
     for convention in ("all", "others"):
-        assert smooth_labels(y, 10, 0.1, convention).sum().item() == pytest.approx(1)
+        assert smooth_labels(y, 10, 0.1, convention=convention).sum().item() == pytest.approx(1)
 
 
 def test_label_smoothing_equals_torchs(logits: torch.Tensor, labels: torch.Tensor) -> None:

@@ -44,7 +44,7 @@ def peak_of_an_audit(folder: Path, n: int) -> int:
     images.flush()
     del images
     np.save(place / "labels.npy", rng.integers(0, 10, n))
-    save_checkpoint(place / "model.pt", build("small", (3, 32, 32), 10), (3, 32, 32), tuple(map(str, range(10))))
+    save_checkpoint(place / "model.pt", build("small", (3, 32, 32), 10), (3, 32, 32), names=tuple(map(str, range(10))))
     arguments = ["audit", "model.pt", "--data", "images.npy", "--attack", "clean,fgsm", "--force", "--out", "out"]
     done = subprocess.run(
         [sys.executable, "-c", WATCHED, *arguments, "--threads", "1"],

@@ -32,7 +32,7 @@ def checkpoint(folder: Path, fill: float | None = None, names: tuple[str, ...] =
     if fill is not None:
         with torch.no_grad():
             next(model.parameters()).fill_(fill)
-    save_checkpoint(folder / "model.pt", model, (1, 28, 28), names)
+    save_checkpoint(folder / "model.pt", model, (1, 28, 28), names=names)
     if changes:
         content = torch.load(folder / "model.pt", weights_only=True) | changes
         torch.save(content, folder / "model.pt")

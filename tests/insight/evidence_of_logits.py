@@ -26,7 +26,7 @@ def evidence_of(
     records = {}
     for name, values in logits.items():
         z = torch.from_numpy(np.asarray(values, dtype=np.float64))
-        records[name] = make_record(z, y, x, Clean().seen(z, x, y))
+        records[name] = make_record(z, y, x, outcome=Clean().seen(z, x, y))
     ids = np.arange(len(y)) if ids is None else ids
     return Evidence(ids.astype(np.int32), labels.astype(np.int32), names, records, '{"data":"made"}', groups)
 

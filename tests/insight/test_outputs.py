@@ -119,7 +119,7 @@ def test_interval_of_a_joint_share_covers_the_truth() -> None:
     covered = 0
     for seed in range(60):
         a, b = hits(rng, labels, before), hits(rng, labels, after)
-        found = joint_share(a, b, labels, 4, (0, 1), seed=seed)
+        found = joint_share(a, b, labels, k=4, classes=(0, 1), seed=seed)
         assert found.low <= found.value <= found.high
         assert found.value == pytest.approx(
             drop_shares(class_accuracies(a, labels, 4), class_accuracies(b, labels, 4))[:2].sum()

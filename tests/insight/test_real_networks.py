@@ -37,7 +37,9 @@ def cifar10(test_data: Path) -> Dataset:
 @pytest.fixture(scope="module")
 def resnet20(test_data: Path, cifar10: Dataset) -> Classifier:
     path = str(test_data / "nets" / "akamaster_cifar10_resnet20.th")
-    return load_model(path, cifar10.shape, cifar10.names, "resnet20", IMAGENET_MEAN, (0.229, 0.224, 0.225))
+    return load_model(
+        path, cifar10.shape, cifar10.names, arch="resnet20", mean=IMAGENET_MEAN, std=(0.229, 0.224, 0.225)
+    )
 
 
 def test_cat_and_dog_are_each_others_most_similar_class(resnet20: Classifier, cifar10: Dataset) -> None:
@@ -63,7 +65,9 @@ def test_confusions_on_cifar100_stay_inside_superclasses(test_data: Path) -> Non
     """Benz 2021, Fig. 13: people are taken for people, not for reptiles."""
     data = load(str(test_data / "cifar100_test.npz")).take(30)
     path = str(test_data / "nets" / "chenyaofo_cifar100_resnet20.pth")
-    model = load_model(path, data.shape, data.names, "resnet20-b", (0.5070, 0.4865, 0.4409), (0.2673, 0.2564, 0.2761))
+    model = load_model(
+        path, data.shape, data.names, arch="resnet20-b", mean=(0.5070, 0.4865, 0.4409), std=(0.2673, 0.2564, 0.2761)
+    )
     matrix = count_confusions(audit(model, data, (("clean", Clean()),)), "clean")
     near = count_inside_groups(matrix, CIFAR100_GROUPS)
     assert near.share > 5 * near.expected and measure_symmetry(matrix).p < 0.01

@@ -91,7 +91,7 @@ def test_p17_of_features_and_profiles() -> None:
     assert pair[0].rho == pytest.approx(pair[1].rho)
     before, after = rng.random(N) < 0.9, rng.random(N) < 0.5
     shares = (
-        joint_share(before, after, labels, K, (0, 3)),
-        joint_share(before, after, NEW[labels], K, (int(NEW[0]), int(NEW[3]))),
+        joint_share(before, after, labels, k=K, classes=(0, 3)),
+        joint_share(before, after, NEW[labels], k=K, classes=(int(NEW[0]), int(NEW[3]))),
     )
     assert shares[0].value == pytest.approx(shares[1].value)

@@ -182,7 +182,7 @@ def test_kept_images_are_what_was_predicted_bit_by_bit(model: Classifier, unbala
 @pytest.mark.medium
 def test_killed_at_random_moments_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
     names = load("fashion-mini").names
-    save_checkpoint(tmp_path / "model.pt", build("convnet", (1, 28, 28), 10, seed=1), (1, 28, 28), names)
+    save_checkpoint(tmp_path / "model.pt", build("convnet", (1, 28, 28), 10, seed=1), (1, 28, 28), names=names)
     attacks = ["--attack", "clean,pgd20,apgd-ce", "--eps", "0.02"]
     command = ["audit", "model.pt", *attacks, "--per-class", "20", "--shard", "10"]
 

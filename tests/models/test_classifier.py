@@ -79,7 +79,7 @@ def test_checkpoints_load_with_weights_only(
     network: Classifier, tmp_path: Path, batch: tuple[torch.Tensor, ...]
 ) -> None:
     path = tmp_path / "model.pt"
-    save_checkpoint(path, network, SHAPE, NAMES)
+    save_checkpoint(path, network, SHAPE, names=NAMES)
     assert torch.load(path, weights_only=True)["arch"] == network.arch
     again = load_checkpoint(path).eval()
     assert again.digest() == network.digest() and torch.equal(again(batch[0]), network(batch[0]))
@@ -87,7 +87,7 @@ def test_checkpoints_load_with_weights_only(
 
 def test_checkpoints_in_safetensors_say_what_they_are_too(network: Classifier, tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
-    save_checkpoint(path, network, SHAPE, NAMES, ("chosen on the test set",))
+    save_checkpoint(path, network, SHAPE, names=NAMES, notes=("chosen on the test set",))
     again = load_checkpoint(path)
     assert again.digest() == network.digest() and again.notes == ("chosen on the test set",)
     assert again.trained_on is not None and again.trained_on.names == NAMES
@@ -125,7 +125,7 @@ def test_safetensors_load_and_two_networks_in_one_file_are_refused(tmp_path: Pat
 
 def test_a_checkpoint_refuses_other_classes_and_shapes(network: Classifier, tmp_path: Path) -> None:
     path = tmp_path / "model.pt"
-    save_checkpoint(path, network, SHAPE, NAMES)
+    save_checkpoint(path, network, SHAPE, names=NAMES)
     assert load_model(str(path), SHAPE, NAMES).trained_on == (SHAPE, NAMES)
     assert load_model(str(path), SHAPE, ("0", "1", "2", "3", "4")).k == K  # data without names of its own
     with pytest.raises(ValueError, match="was trained on the classes ant, bee, cow, dog, elk, but the data has elk"):

@@ -77,7 +77,9 @@ def test_what_cannot_be_audited_is_refused_even_when_forced(message: str, force:
 def test_a_sound_model_passes_without_a_word(batch: Batch) -> None:
     assert check_model(GOOD, batch[0], K, y=batch[1]) == ()
     for arch in ("convnet", "small"):
-        assert check_model(build(arch, SHAPE, K, (0.5, 0.4, 0.3), (0.2, 0.2, 0.2)), batch[0], K, y=batch[1]) == ()
+        assert (
+            check_model(build(arch, SHAPE, K, mean=(0.5, 0.4, 0.3), std=(0.2, 0.2, 0.2)), batch[0], K, y=batch[1]) == ()
+        )
     with pytest.raises(ValueError, match="must return 6 logits per image for these classes"):
         check_model(GOOD, batch[0], K + 1)
 

@@ -63,7 +63,9 @@ def test_clean_accuracy_of_cifar10_networks(test_data: Path, cifar10: Dataset, n
 @pytest.mark.slow
 def test_clean_accuracy_of_a_public_resnet20_checkpoint(test_data: Path, cifar10: Dataset) -> None:
     path = str(test_data / "nets" / "akamaster_cifar10_resnet20.th")
-    model = load_model(path, cifar10.shape, cifar10.names, "resnet20", IMAGENET_MEAN, (0.229, 0.224, 0.225))
+    model = load_model(
+        path, cifar10.shape, cifar10.names, arch="resnet20", mean=IMAGENET_MEAN, std=(0.229, 0.224, 0.225)
+    )
     assert clean_accuracy(model, cifar10) == pytest.approx(91.7, abs=0.1)
 
 
@@ -72,7 +74,11 @@ def test_clean_accuracy_of_a_public_cifar100_checkpoint(test_data: Path) -> None
     data = load(str(test_data / "cifar100_test.npz"))
     path = str(test_data / "nets" / "chenyaofo_cifar100_resnet20.pth")
     mean, std = (0.5070, 0.4865, 0.4409), (0.2673, 0.2564, 0.2761)
-    assert 68 <= clean_accuracy(load_model(path, data.shape, data.names, "resnet20-b", mean, std), data) <= 69.5
+    assert (
+        68
+        <= clean_accuracy(load_model(path, data.shape, data.names, arch="resnet20-b", mean=mean, std=std), data)
+        <= 69.5
+    )
 
 
 @pytest.mark.slow
@@ -80,7 +86,7 @@ def test_a_prepared_form_finds_the_same_weak_images(test_data: Path) -> None:
     """The real ResNet-20 under PGD: verdicts of the folded network against those of the network as given."""
     data = load(str(test_data / "cifar10_test_first2000.npz")).take(30)
     path = str(test_data / "nets" / "akamaster_cifar10_resnet20.th")
-    model = load_model(path, data.shape, data.names, "resnet20", IMAGENET_MEAN, (0.229, 0.224, 0.225))
+    model = load_model(path, data.shape, data.names, arch="resnet20", mean=IMAGENET_MEAN, std=(0.229, 0.224, 0.225))
     condition = (("pgd5", PGD(Linf(0.5 / 255), step=0.125 / 255, steps=5, keep="fooled")),)
     forms = (ORIGINAL, FORMS["folded"], FORMS["folded-channels-last"])
     given, *others = (audit(model, data, condition, form=form).correct("pgd5") for form in forms)

@@ -64,7 +64,7 @@ def test_class_wise_is_paired_class_by_class_with_holm() -> None:
     labels[labels == 2] = 3  # class 2 has no images
     a = rng.random(500) < 0.4
     b = rng.random(500) < 0.4 + 0.1 * (labels == 3) + 0.3 * (labels == 0)
-    found = compare_class_wise(a, b, labels, 5)
+    found = compare_class_wise(a, b, labels, k=5)
     assert found.classes[2] is None and found.classes[4] is None and np.isnan(found.adjusted[[2, 4]]).all()
     present = [0, 1, 3]
     for c in present:
@@ -131,7 +131,7 @@ def test_one_model_a_side_is_the_paired_t_interval_with_two_imaginary_images() -
 def test_groups_class_by_class_and_refusals() -> None:
     rng = np.random.default_rng(0)
     hits, labels = rng.random((5, 40)) < 0.5, np.repeat([0, 2], 20)
-    found = compare_class_groups(list(hits[:2]), list(hits[2:]), labels, 3)
+    found = compare_class_groups(list(hits[:2]), list(hits[2:]), labels, k=3)
     assert found[1] is None and found[0] == compare_groups(list(hits[:2, :20]), list(hits[2:, :20]))
     single = compare_groups([hits[0, :1]], [hits[1, :1]])
     assert single.n == 1 and np.isnan([single.low, single.high]).all()

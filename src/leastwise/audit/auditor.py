@@ -175,7 +175,9 @@ class Auditor:
                 so_far = so_far + Tally.count(y, z.argmax(dim=1) == y, data.k)
                 if self.recipe.images:
                     kept(number, ids, outcome.x_adv)
-                yield make_record(z, y, x, outcome, self.in_8_bits(outcome.x_adv) if self.recipe.images else None)
+                yield make_record(
+                    z, y, x, outcome=outcome, rounded=self.in_8_bits(outcome.x_adv) if self.recipe.images else None
+                )
                 heard(float(so_far.n.sum()), so_far)
 
         return join_records(batches(), len(positions))
@@ -235,7 +237,9 @@ def make_auditor(
     n = min(PREFLIGHT_IMAGES, batch_size or PREFLIGHT_IMAGES)
     some = data.batch(np.unique(np.linspace(0, len(data) - 1, n).astype(np.int64)))
     needs_gradients = any(uses_gradients(attack) for _, attack in conditions)
-    warnings = check_model(classifier, some.x.to(device), data.k, needs_gradients, y=some.y.to(device), force=force)
+    warnings = check_model(
+        classifier, some.x.to(device), data.k, gradients=needs_gradients, y=some.y.to(device), force=force
+    )
     warnings += tuple(f"{name}: {note}" for name, attack in conditions for note in notes(attack, data.k))
     usual = usual_batch(classifier, some.x[:2].to(device))
     recipe = AuditRecipe(

@@ -11,7 +11,7 @@ from leastwise.core.losses import entropy, margin
 from leastwise.core.types import Images, Labels, Logits
 
 
-def make_record(z: Logits, y: Labels, x: Images, outcome: Outcome, rounded: Logits | None = None) -> Record:
+def make_record(z: Logits, y: Labels, x: Images, *, outcome: Outcome, rounded: Logits | None = None) -> Record:
     """The record of a batch from the logits at the attacked points, and at the same points in 8 bits."""
     k = z.shape[1]
     p = z.softmax(dim=1)

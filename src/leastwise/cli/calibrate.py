@@ -95,7 +95,7 @@ class Calibrate:
         saying = what_changed(evidence["before"], evidence["after"], ("before", "after"), f"pgd{self.steps}")
         say(console, f"\n{saying}")
         note = f"logit offsets were chosen on {len(valid)} validation images (leastwise calibrate, rule {self.rule})"
-        save_checkpoint(out / "model.pt", after.cpu(), test.shape, test.names, (*model.notes, note))
+        save_checkpoint(out / "model.pt", after.cpu(), test.shape, names=test.names, notes=(*model.notes, note))
         content: dict[str, Any] = {
             "offsets": dict(zip(test.names, found.offsets.tolist(), strict=True)),
             "rule": self.rule,

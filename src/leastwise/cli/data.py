@@ -79,7 +79,7 @@ class Fetch:
         check_writable(root)
         with transfer(console) as watch:
             given = Path(self.given) if self.given else None
-            place = fetch(name, source, root, self.source, given, watch, partial(say, console))
+            place = fetch(name, source, root, which=self.source, given=given, watch=watch, tell=partial(say, console))
         say(console, f"{name} is in {place}")
         check(console, name)
 

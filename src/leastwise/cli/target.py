@@ -94,7 +94,9 @@ class Target:
         device = chosen_device(self.device, threads or self.threads)
 
         def classifier(name: str) -> "Classifier":
-            return load_model(name, data.shape, data.names, self.arch or None, mean, std, trust=self.trust)
+            return load_model(
+                name, data.shape, data.names, arch=self.arch or None, mean=mean, std=std, trust=self.trust
+            )
 
         def other(name: str) -> Surrogate:
             return surrogate(name, classifier(name).to(device))

@@ -29,7 +29,7 @@ def soft_ce(z: Logits, target: Logits) -> PerExample:
 
 
 def smooth_labels(
-    y: Labels, k: int, alpha: float, convention: SmoothingConvention = "all", dtype: torch.dtype = torch.float32
+    y: Labels, k: int, alpha: float, *, convention: SmoothingConvention = "all", dtype: torch.dtype = torch.float32
 ) -> Tensor:
     """Label-smoothing targets `[b k]`.
 

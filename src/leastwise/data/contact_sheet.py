@@ -22,6 +22,7 @@ def draw_contact_sheet(
     x: Images,
     noise: Noise,
     rows: Sequence[tuple[str, Sequence[Transform]]],
+    *,
     columns: Sequence[str] = (),
     cell: int = CELL,
 ) -> Image.Image:
@@ -60,7 +61,7 @@ def draw_all_changes(x: Images, noise: Noise) -> Image.Image:
         (name, [Corruption(name, severity) for severity in columns]) for name in CORRUPTIONS
     ]
     rows += [(name, [with_draw(named.augment, n) for n in columns]) for name, named in AUGMENTATIONS.items()]
-    return draw_contact_sheet(x, noise, rows, [str(n) for n in columns])
+    return draw_contact_sheet(x, noise, rows, columns=[str(n) for n in columns])
 
 
 def with_draw(transform: Transform, draw: int) -> Transform:

@@ -30,7 +30,7 @@ def load(spec: str, split: str = "test", watch: ProgressCallback = ignore_progre
     place, size = parse_size(spec)
     name, _, named_split = place.partition("/")
     if name in SOURCES:
-        return load_known(name, SOURCES[name], named_split, split, size, watch)
+        return load_known(name, SOURCES[name], named_split, wanted=split, size=size, watch=watch)
     path = Path(place)
     if not path.exists():
         raise ValueError(
@@ -60,7 +60,7 @@ def parse_size(spec: str) -> tuple[str, int | None]:
 
 
 def load_known(
-    name: str, source: Source, named: str, wanted: str, size: int | None, watch: ProgressCallback
+    name: str, source: Source, named: str, *, wanted: str, size: int | None, watch: ProgressCallback
 ) -> Dataset:
     split = named or (wanted if wanted in source.splits else STAND_INS.get(wanted, wanted))
     if split not in source.splits:
@@ -70,7 +70,7 @@ def load_known(
     folder = find_folder(source.folders) if source.folders else Path()
     if folder is None:
         raise ValueError(describe_missing(name, source.folders))
-    data = read_source(source, folder, split, size, watch)
+    data = read_source(source, folder, split, size=size, watch=watch)
     source.facts.check(name, split, data)
     return data
 

@@ -135,7 +135,7 @@ def hash_content(data: Dataset) -> str:
     return digest.hexdigest()
 
 
-def read_source(source: Source, folder: Path, split: str, size: int | None, watch: ProgressCallback) -> Dataset:
+def read_source(source: Source, folder: Path, split: str, *, size: int | None, watch: ProgressCallback) -> Dataset:
     if source.as_files:
         return source.read(folder, split, size, watch)
     return source.read(folder, split)

@@ -34,6 +34,7 @@ def joint_share(
     before: Hits,
     after: Hits,
     labels: Int[np.ndarray, " n"],
+    *,
     k: int,
     classes: tuple[int, ...],
     confidence: float = CONFIDENCE,
@@ -41,7 +42,7 @@ def joint_share(
 ) -> IntervalEstimate:
     """The share of the fall that some classes carry together, with a bootstrap interval over the same images."""
     shares = drop_shares(class_accuracies(before, labels, k), class_accuracies(after, labels, k))
-    drawn_again = resample_accuracies([before, after], labels, k, seed)
+    drawn_again = resample_accuracies([before, after], labels, k, seed=seed)
     lost = drawn_again[:, 0] - drawn_again[:, 1]
     total = np.nansum(lost, axis=1)
     fell = total > RESIDUE * k
@@ -56,7 +57,7 @@ def class_accuracies(hits: Hits, labels: Int[np.ndarray, " n"], k: int) -> Class
 
 
 def resample_accuracies(
-    hits: Sequence[OneRun], labels: Int[np.ndarray, " n"], k: int, seed: int = 0, draws: int = DRAWS
+    hits: Sequence[OneRun], labels: Int[np.ndarray, " n"], k: int, *, seed: int = 0, draws: int = DRAWS
 ) -> Float[np.ndarray, "draws m k"]:
     """Class accuracies of several models on images drawn again with replacement, class by class, the same for all.
 

@@ -73,11 +73,13 @@ def mean_agreement(
     accuracy: Profiles, confidence: float = CONFIDENCE, seed: int = 0, draws: int = DRAWS
 ) -> IntervalEstimate:
     """Mean cosine of every two models, with a bootstrap interval over classes."""
-    return bootstrap_classes(deviations(accuracy), lambda d: mean_pair(cosine_matrix(d)), confidence, seed, draws)
+    return bootstrap_classes(
+        deviations(accuracy), lambda d: mean_pair(cosine_matrix(d)), confidence, seed=seed, draws=draws
+    )
 
 
 def agreement_difference(
-    a: Profiles, b: MoreProfiles, confidence: float = CONFIDENCE, seed: int = 0, draws: int = DRAWS
+    a: Profiles, b: MoreProfiles, confidence: float = CONFIDENCE, *, seed: int = 0, draws: int = DRAWS
 ) -> IntervalEstimate:
     """Mean cosine within group B minus within group A, with a bootstrap interval over the classes they share."""
     m = len(a)
@@ -85,11 +87,11 @@ def agreement_difference(
     def difference(d: Profiles) -> float:
         return mean_pair(cosine_matrix(d[m:])) - mean_pair(cosine_matrix(d[:m]))
 
-    return bootstrap_classes(deviations(np.concatenate([a, b])), difference, confidence, seed, draws)
+    return bootstrap_classes(deviations(np.concatenate([a, b])), difference, confidence, seed=seed, draws=draws)
 
 
 def bootstrap_classes(
-    d: Profiles, statistic: Callable[[Profiles], float], confidence: float, seed: int, draws: int
+    d: Profiles, statistic: Callable[[Profiles], float], confidence: float, *, seed: int, draws: int
 ) -> IntervalEstimate:
     """Percentiles of a statistic over classes drawn again; draws in which some model has no direction do not count."""
     k = d.shape[1]
@@ -110,18 +112,18 @@ class RankCorrelation:
 
 
 def rank_correlation(
-    x: ClassValues, y: ClassValues, confidence: float = CONFIDENCE, seed: int = 0, shuffles: int = SHUFFLES
+    x: ClassValues, y: ClassValues, confidence: float = CONFIDENCE, *, seed: int = 0, shuffles: int = SHUFFLES
 ) -> RankCorrelation:
     """Does x predict the order of y? Both must come from different images, or noise that they share correlates them.
 
     The classes are the sample: the interval says what other classes of the same kind would give. Classes that either
     lacks are left out.
     """
-    return mean_rank_correlation(x[None], y[None], confidence, seed, shuffles)
+    return mean_rank_correlation(x[None], y[None], confidence, seed=seed, shuffles=shuffles)
 
 
 def mean_rank_correlation(
-    x: Splits, y: Splits, confidence: float = CONFIDENCE, seed: int = 0, shuffles: int = SHUFFLES
+    x: Splits, y: Splits, confidence: float = CONFIDENCE, *, seed: int = 0, shuffles: int = SHUFFLES
 ) -> RankCorrelation:
     """The mean of Spearman's ρ over several ways to split the images into those for x and those for y.
 

@@ -135,7 +135,7 @@ def present_means(found: Moments) -> ClassVectors:
 
 
 def project_images(
-    model: Classifier, data: Dataset, plane: Plane, batch_size: int = BATCH_SIZE, device: str = "cpu"
+    model: Classifier, data: Dataset, plane: Plane, *, batch_size: int = BATCH_SIZE, device: str = "cpu"
 ) -> tuple[Float[np.ndarray, "n 2"], Int[np.ndarray, " n"]]:
     """Where each image lies in the plane, and its class, in the order of the data set."""
     points = np.empty((len(data), 2))

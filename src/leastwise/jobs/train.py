@@ -34,7 +34,7 @@ def training_task(job: Train, folder: Path, device: str = "cpu", threads: int = 
         load(job.extra, split="train") if job.extra else None,
         Path(job.start) if job.start else None,
     )
-    model = build(job.arch, data.shape, data.k, job.mean, job.std, job.training.seed)
+    model = build(job.arch, data.shape, data.k, mean=job.mean, std=job.std, seed=job.training.seed)
     return course_task(job, model, job.training, given, folder, device, threads, form)
 
 
@@ -97,7 +97,7 @@ def course_task(
 
 def begin_with(model: Classifier, start: Path, data: Dataset) -> str:
     """Take over the weights of a checkpoint of the same network; their digest."""
-    found = load_checkpoint(start, model.arch, data.shape, data.k)
+    found = load_checkpoint(start, model.arch, data.shape, k=data.k)
     model.load_state_dict(found.state_dict())
     return model.digest()
 

@@ -27,7 +27,7 @@ class Concern(NamedTuple):
 
 
 def check_model(
-    model: nn.Module, x: Images, k: int, gradients: bool = True, y: Labels | None = None, force: bool = False
+    model: nn.Module, x: Images, k: int, *, gradients: bool = True, y: Labels | None = None, force: bool = False
 ) -> tuple[str, ...]:
     """Run real images, refuse a model or images that cannot be audited, and return what else a reader should know.
 
@@ -42,14 +42,14 @@ def check_model(
         raise ValueError("the model is a black box without gradients: use query attacks, gradient attacks cannot run")
     warnings = []
     with inference(model):
-        for concern in find_concerns(model, x, k, gradients, y):
+        for concern in find_concerns(model, x, k, gradients=gradients, y=y):
             if concern.serious and not force:
                 raise ValueError(f"{concern.text}, or go on with --force")
             warnings.append(f"overridden: {concern.text}" if concern.serious else concern.text)
     return tuple(warnings)
 
 
-def find_concerns(model: nn.Module, x: Images, k: int, gradients: bool, y: Labels | None) -> Iterator[Concern]:
+def find_concerns(model: nn.Module, x: Images, k: int, *, gradients: bool, y: Labels | None) -> Iterator[Concern]:
     """Everything doubtful, in the order of cost; what makes an audit impossible is raised."""
     yield from doubt_pixels(x)
     z = compute_logits(model, x, k)

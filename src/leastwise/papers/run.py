@@ -165,7 +165,7 @@ class Runner:
         standard = HALF if model.arch in WITH_HALF else IMAGENET
         # Robust networks were saved together with their normalisation.
         mean, std = standard if model.weights.startswith("standard/") else ((), ())
-        return load_checkpoint(place, model.arch, data.shape, data.k, mean, std)
+        return load_checkpoint(place, model.arch, data.shape, k=data.k, mean=mean, std=std)
 
     def place(self, model: Trained | Released) -> Path:
         if isinstance(model, Trained):

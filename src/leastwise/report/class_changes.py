@@ -50,6 +50,6 @@ class ClassChange:
 def list_changes(a: Evidence, b: Evidence, condition: str) -> tuple[ClassChange, ...]:
     """Every class that has images, in the order of the classes."""
     assert same_images(a, b)
-    found = compare_class_wise(a.correct(condition), b.correct(condition), a.labels, a.k)
+    found = compare_class_wise(a.correct(condition), b.correct(condition), a.labels, k=a.k)
     rows = zip(a.names, found.classes, found.adjusted.tolist(), strict=True)
     return tuple(ClassChange(name, pair, p) for name, pair, p in rows if pair is not None)

@@ -199,7 +199,7 @@ def change_numbers(a: Side, b: Side, condition: str) -> dict[str, Any]:
     """What side B changes against side A: overall and class by class."""
     x, y, labels, k = a.hits(condition), b.hits(condition), a.first.labels, a.first.k
     if len(x) == len(y) == 1:
-        by_class = compare_class_wise(x[0], y[0], labels, k)
+        by_class = compare_class_wise(x[0], y[0], labels, k=k)
         whole = compare_paired(x[0], y[0])
         return {
             "overall": pair_block(whole, whole.p),
@@ -211,8 +211,8 @@ def change_numbers(a: Side, b: Side, condition: str) -> dict[str, Any]:
     # Groups have no exact test: a class is marked if its interval, widened for the number of classes, excludes 0.
     present = int((np.bincount(labels, minlength=k) > 0).sum())
     plain, wide = (
-        compare_class_groups(x, y, labels, k),
-        compare_class_groups(x, y, labels, k, 1 - (1 - CONFIDENCE) / present),
+        compare_class_groups(x, y, labels, k=k),
+        compare_class_groups(x, y, labels, k=k, confidence=1 - (1 - CONFIDENCE) / present),
     )
     whole_group = compare_groups(x, y)
     return {

@@ -51,7 +51,7 @@ def compare_paired(a: "np.ndarray", b: "np.ndarray", confidence: float = CONFIDE
 
 
 def compare_class_wise(
-    a: Hits, b: Hits, labels: Int[np.ndarray, " n"], k: int, confidence: float = CONFIDENCE
+    a: Hits, b: Hits, labels: Int[np.ndarray, " n"], *, k: int, confidence: float = CONFIDENCE
 ) -> ClassWiseComparison:
     """`paired` on each class, the p-values Holm-corrected over the classes; the intervals are of single classes."""
     found = tuple(

@@ -10,7 +10,7 @@ POWER = 0.8
 
 
 def images_between_classes(
-    p: float, difference: float, power: float = POWER, confidence: float = CONFIDENCE, tests: int = 1
+    p: float, difference: float, power: float = POWER, *, confidence: float = CONFIDENCE, tests: int = 1
 ) -> int:
     """Images per class to tell accuracies p and p + difference apart (two classes, or two models on different images).
 
@@ -26,7 +26,7 @@ def images_between_classes(
 
 
 def images_on_same_images(
-    difference: float, disagreement: float, power: float = POWER, confidence: float = CONFIDENCE, tests: int = 1
+    difference: float, disagreement: float, power: float = POWER, *, confidence: float = CONFIDENCE, tests: int = 1
 ) -> int:
     """Images per class to see two models differ on the same images; on a share `disagreement` just one is right.
 
@@ -45,7 +45,7 @@ def images_on_same_images(
 
 
 def images_against_threshold(
-    p: float, threshold: float, power: float = POWER, confidence: float = CONFIDENCE, tests: int = 1
+    p: float, threshold: float, power: float = POWER, *, confidence: float = CONFIDENCE, tests: int = 1
 ) -> int:
     """Images of one class of accuracy p for its exact interval to clear a threshold.
 

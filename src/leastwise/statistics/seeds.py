@@ -72,7 +72,7 @@ def training_shares(x: Runs, y: Runs) -> list[tuple[float, Runs]]:
 
 
 def compare_class_groups(
-    a: Sequence[Hits], b: Sequence[Hits], labels: Int[np.ndarray, " n"], k: int, confidence: float = CONFIDENCE
+    a: Sequence[Hits], b: Sequence[Hits], labels: Int[np.ndarray, " n"], *, k: int, confidence: float = CONFIDENCE
 ) -> tuple[GroupDifference | None, ...]:
     """`groups` on the images of each class; None where a class has none."""
     members = [labels == c for c in range(k)]

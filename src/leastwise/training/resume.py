@@ -157,7 +157,7 @@ class Course:
             return
         notes = (ON_TEST,) if self.training.validation.on_test and name != LAST else ()
         with temporary_weights(self.model, now.average):
-            save_checkpoint(self.folder / name, self.model, self.data.shape, self.data.names, notes)
+            save_checkpoint(self.folder / name, self.model, self.data.shape, names=self.data.names, notes=notes)
 
     def finish(self, now: Snapshot, best: float | None) -> None:
         """The model is the best epoch's where epochs were compared, else the last one's; written last."""
@@ -168,7 +168,9 @@ class Course:
                 write_atomic(self.folder / MODEL, chosen.read_bytes())
             else:
                 model = load_checkpoint(chosen)
-                save_checkpoint(self.folder / self.result, model, self.data.shape, self.data.names, model.notes)
+                save_checkpoint(
+                    self.folder / self.result, model, self.data.shape, names=self.data.names, notes=model.notes
+                )
             for name in (BEST, RESUME) if self.result == MODEL else (BEST, RESUME, LAST):
                 (self.folder / name).unlink(missing_ok=True)
         self.ranks.wait()

@@ -21,23 +21,23 @@ def adversary(x: Images) -> Images:
 def test_g11_the_label_of_the_vertex(batch: tuple[Images, Labels]) -> None:
     x, y = batch
     at_vertex = torch.zeros(B)
-    _, ten = mix_at(at_vertex, x, x, y, 10, 2.0, 1.0, 0.1)
+    _, ten = mix_at(at_vertex, x, x, y=y, k=10, gamma=2.0, clean=1.0, vertex=0.1)
     assert torch.allclose(ten, torch.full((B, 10), 0.1), atol=1e-8)
-    _, hundred = mix_at(at_vertex, x, x, y, 100, 2.0, 1.0, 0.1)
+    _, hundred = mix_at(at_vertex, x, x, y=y, k=100, gamma=2.0, clean=1.0, vertex=0.1)
     true = torch.zeros(B, 100, dtype=torch.bool).scatter(1, y[:, None], True)
     assert torch.allclose(hundred[true], torch.tensor(0.1)) and torch.allclose(hundred[~true], torch.tensor(0.0090909))
 
 
 def test_p10_alpha_one_is_the_clean_example_with_its_label(batch: tuple[Images, Labels]) -> None:
     x, y = batch
-    images, labels = mix_at(torch.ones(B), x, adversary(x), y, K, 2.0, 1.0, 0.1)
+    images, labels = mix_at(torch.ones(B), x, adversary(x), y=y, k=K, gamma=2.0, clean=1.0, vertex=0.1)
     assert torch.equal(images, x) and torch.equal(labels, torch.eye(K)[y])
 
 
 def test_p10_alpha_zero_gamma_one_is_the_adversarial_example_with_its_label(batch: tuple[Images, Labels]) -> None:
     x, y = batch
     x_adv = adversary(x)
-    images, labels = mix_at(torch.zeros(B), x, x_adv, y, K, 1.0, 1.0, 1.0)
+    images, labels = mix_at(torch.zeros(B), x, x_adv, y=y, k=K, gamma=1.0, clean=1.0, vertex=1.0)
     assert torch.allclose(images, x_adv, atol=1e-7) and torch.equal(labels, torch.eye(K)[y])
 
 
@@ -67,7 +67,7 @@ def test_vertex_is_gamma_times_as_far_and_only_clipped_to_the_pixel_range() -> N
 def test_image_and_label_share_one_uniform_alpha_per_example() -> None:
     n, k, h = 3000, 4, 3
     x, x_adv, y = torch.full((n, 1, h, h), 0.4), torch.full((n, 1, h, h), 0.5), torch.arange(n) % k
-    images, labels = mix(x, x_adv, y, k, noise(n), gamma=2.0, clean=1.0, vertex=0.1)
+    images, labels = mix(x, x_adv, y, k=k, noise=noise(n), gamma=2.0, clean=1.0, vertex=0.1)
     assert torch.allclose(labels.sum(dim=1), torch.ones(n))
     from_label = (labels.gather(1, y[:, None]).squeeze(1) - 0.1) / 0.9
     from_image = (0.6 - images.flatten(1)) / 0.2
@@ -77,7 +77,7 @@ def test_image_and_label_share_one_uniform_alpha_per_example() -> None:
 
 def test_an_examples_mix_does_not_depend_on_its_batch(batch: tuple[Images, Labels]) -> None:
     x, y = batch
-    together = mix(x, adversary(x), y, K, noise(B))
+    together = mix(x, adversary(x), y, k=K, noise=noise(B))
     rows = torch.tensor([7, 2])
-    apart = mix(x[rows], adversary(x)[rows], y[rows], K, noise(B).pick(rows))
+    apart = mix(x[rows], adversary(x)[rows], y[rows], k=K, noise=noise(B).pick(rows))
     assert all(torch.equal(a[rows], b) for a, b in zip(together, apart, strict=True))

@@ -119,7 +119,7 @@ def test_distance_grows_with_severity(name: str, side: int) -> None:
 def test_a_contact_sheet_shows_every_image_magnified() -> None:
     x = torch.full((2, 3, 16, 8), 0.2)
     rows = [("half", [lambda x, noise: x / 2]), ("two", [lambda x, noise: 1 - x, lambda x, noise: x])]
-    sheet = draw_contact_sheet(x, noise(2), rows, ("first", "second", "third", "fourth"), cell=64)
+    sheet = draw_contact_sheet(x, noise(2), rows, columns=("first", "second", "third", "fourth"), cell=64)
     pixels = np.asarray(sheet)
     counts = {level: int((pixels == level).all(axis=2).sum()) for level in (51, 26, 204)}
     one = (4 * 16) * (4 * 8)  # the largest factor that keeps 16 pixels within 64

@@ -40,7 +40,7 @@ def unsettled(name: str, seed: int = 3) -> tuple[Classifier, Tensor]:
     """
     side = SIDES[ARCHITECTURES[name].size]
     channels = 1 if name == "lenet5" else 3
-    model = build(name, (channels, side, side), K, (0.5,) * channels, (0.25,) * channels, seed)
+    model = build(name, (channels, side, side), K, mean=(0.5,) * channels, std=(0.25,) * channels, seed=seed)
     g = torch.Generator().manual_seed(seed)
     for module in model.modules():
         if isinstance(module, nn.BatchNorm2d):

@@ -66,7 +66,7 @@ def test_exported_programs_need_trust_and_sense(tmp_path: Path) -> None:
 
 @pytest.mark.medium
 def test_an_exported_program_gives_the_same_logits_and_gradients(programs: Path, batch: Batch) -> None:
-    original = build("small", SHAPE, K, MEAN, STD, seed=4).eval()
+    original = build("small", SHAPE, K, mean=MEAN, std=STD, seed=4).eval()
     model = load_model(programs / "any.pt2", SHAPE, NAMES, mean=MEAN, std=STD, trust=True)
     twin = copy.deepcopy(model)
     with inference(model), inference(twin):

@@ -44,17 +44,17 @@ PREFIXES = [
 @pytest.mark.parametrize("prefix", PREFIXES)
 def test_wrappers_around_a_network_are_taken_off(prefix: str, small: Classifier, tmp_path: Path) -> None:
     path = saved(under(prefix, small.net.state_dict()), tmp_path)
-    model = load_model(path, SHAPE, NAMES, "small")
+    model = load_model(path, SHAPE, NAMES, arch="small")
     assert model.digest() == small.digest()
     # A bare DataParallel or torch.compile does nothing to images; any other wrapper may have normalised them.
     silent = prefix.replace("module.", "").replace("_orig_mod.", "") == ""
     assert model.notes == () if silent else "if that wrapper normalised the images" in model.notes[0]
-    assert load_model(path, SHAPE, NAMES, "small", MEAN, STD).notes == ()
+    assert load_model(path, SHAPE, NAMES, arch="small", mean=MEAN, std=STD).notes == ()
 
 
 def test_wrappers_around_parts_of_a_network_are_taken_off(small: Classifier, tmp_path: Path) -> None:
     state = {f"{n.split('.')[0]}._orig_mod.{n.split('.', 1)[1]}": v for n, v in small.net.state_dict().items()}
-    assert load_model(saved(state, tmp_path), SHAPE, NAMES, "small").digest() == small.digest()
+    assert load_model(saved(state, tmp_path), SHAPE, NAMES, arch="small").digest() == small.digest()
 
 
 def attacker_model(state: State) -> State:
@@ -73,21 +73,21 @@ def attacker_model(state: State) -> State:
 def test_a_robustness_checkpoint_brings_its_normalisation(small: Classifier, tmp_path: Path, batch: Batch) -> None:
     state = small.net.state_dict()
     path = saved({"model": attacker_model(state), "optimizer": {"state": {}}, "epoch": 3}, tmp_path)
-    model = load_model(path, SHAPE, NAMES, "small")
+    model = load_model(path, SHAPE, NAMES, arch="small")
     expected = wrap(small.net, K, MEAN, STD).eval()(batch[0])
     assert (model.mean, model.std) == (MEAN, STD) and torch.equal(model.eval()(batch[0]), expected)
     assert model.notes[0].startswith("mean 0.25, 0.5, 0.125 and std 0.5, 0.25, 0.75 were saved beside the network")
     assert f"{len(state)} entries of" in model.notes[1] and "outside 'module.model.' were left out" in model.notes[1]
-    theirs = load_model(path, SHAPE, NAMES, "small", (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+    theirs = load_model(path, SHAPE, NAMES, arch="small", mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
     assert theirs.mean == (0.0, 0.0, 0.0)
 
 
 def test_a_sequential_behind_a_normalising_layer(small: Classifier, tmp_path: Path) -> None:
     state = {"0.mean": torch.tensor(MEAN), "0.std": torch.tensor(STD), **under("1.", small.net.state_dict())}
-    model = load_model(saved(state, tmp_path), SHAPE, NAMES, "small")
+    model = load_model(saved(state, tmp_path), SHAPE, NAMES, arch="small")
     assert (model.mean, model.std) == (MEAN, STD)
     odd = {**state, "0.mean": torch.tensor([110.0, 120.0, 130.0])}  # not the mean of pixels in [0, 1]
-    notes = load_model(saved(odd, tmp_path), SHAPE, NAMES, "small").notes
+    notes = load_model(saved(odd, tmp_path), SHAPE, NAMES, arch="small").notes
     assert "give --mean and --std" in notes[0] and "2 entries" in notes[1] and "0.mean, 0.std" in notes[1]
 
 
@@ -95,11 +95,11 @@ def test_entries_that_are_no_tensors_do_not_hide_the_weights(small: Classifier, 
     state = small.net.state_dict()
     for content in ({"state_dict": {**state, "_extra_state": None}}, {**state, "epoch": 3}):
         torch.save(content, tmp_path / "w.pt")
-        model = load_model(str(tmp_path / "w.pt"), SHAPE, NAMES, "small")
+        model = load_model(str(tmp_path / "w.pt"), SHAPE, NAMES, arch="small")
         assert all(torch.equal(value, state[name]) for name, value in model.net.state_dict().items())
     torch.save({f"number{i}": i for i in range(60)}, tmp_path / "w.pt")
     with pytest.raises(ValueError, match=r"holds 0 state dicts among number0, number1, number2 …: save"):
-        load_model(str(tmp_path / "w.pt"), SHAPE, NAMES, "small")
+        load_model(str(tmp_path / "w.pt"), SHAPE, NAMES, arch="small")
 
 
 def test_networks_with_a_trap_come_with_a_note(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_networks_with_a_trap_come_with_a_note(tmp_path: Path) -> None:
     net = build("preact-resnet18-fast", (3, 32, 32), K).net
     torch.save(net.state_dict(), tmp_path / "w.pt")
     kinds = ("preact-resnet18-nobn", "preact-resnet18-fast")
-    models = [load_model(str(tmp_path / "w.pt"), (3, 32, 32), NAMES, arch).eval() for arch in kinds]
+    models = [load_model(str(tmp_path / "w.pt"), (3, 32, 32), NAMES, arch=arch).eval() for arch in kinds]
     x = torch.rand(2, 3, 32, 32)
     assert torch.equal(models[1](x), net.eval()(x)) and not torch.allclose(models[0](x), models[1](x), atol=1e-3)
     assert "preact-resnet18-fast" in models[0].notes[-1] and "preact-resnet18-nobn" in models[1].notes[-1]
@@ -116,20 +116,22 @@ def test_networks_with_a_trap_come_with_a_note(tmp_path: Path) -> None:
 def test_the_weights_among_several_are_chosen_by_name_and_said(small: Classifier, tmp_path: Path) -> None:
     ours, others = small.net.state_dict(), build("small", SHAPE, K, seed=5).net.state_dict()
     path = saved({"ema": others, "model": ours, "state_dict_ema": others, "rng": {"cpu": torch.zeros(3)}}, tmp_path)
-    model = load_model(path, SHAPE, NAMES, "small")
+    model = load_model(path, SHAPE, NAMES, arch="small")
     assert model.digest() == small.digest()
     assert model.notes == (f"{path} holds several sets of weights: model is used, not ema, state_dict_ema, rng",)
 
 
 @pytest.mark.parametrize("how", [lambda s: {"net": {"state_dict": s}, "acc": 93.1}, lambda s: {"state_dict": [s]}])
 def test_weights_are_found_inside_entries(how: Callable[[State], object], small: Classifier, tmp_path: Path) -> None:
-    assert load_model(saved(how(small.net.state_dict()), tmp_path), SHAPE, NAMES, "small").digest() == small.digest()
+    assert (
+        load_model(saved(how(small.net.state_dict()), tmp_path), SHAPE, NAMES, arch="small").digest() == small.digest()
+    )
 
 
 def test_old_checkpoints_have_no_batch_counters(small: Classifier, tmp_path: Path) -> None:
     state = {n: v for n, v in small.net.state_dict().items() if not n.endswith("num_batches_tracked")}
     assert len(state) < len(small.net.state_dict())
-    assert load_model(saved(state, tmp_path), SHAPE, NAMES, "small").digest() == small.digest()
+    assert load_model(saved(state, tmp_path), SHAPE, NAMES, arch="small").digest() == small.digest()
 
 
 def test_unused_layers_that_a_file_lacks_do_not_change_the_digest(tmp_path: Path) -> None:
@@ -141,7 +143,7 @@ def test_unused_layers_that_a_file_lacks_do_not_change_the_digest(tmp_path: Path
     digests = set()
     for seed in (1, 2):
         torch.manual_seed(seed)
-        digests.add(load_model(path, shape, NAMES, "googlenet-imagenet").digest())
+        digests.add(load_model(path, shape, NAMES, arch="googlenet-imagenet").digest())
     torch.random.set_rng_state(before)
     assert len(digests) == 1
 
@@ -160,17 +162,17 @@ def test_what_does_not_fit_is_counted_and_what_fits_is_suggested(
     counts = len(wanted.keys() - state.keys()), len(state.keys() - wanted.keys())
     other = sum(wanted[name].shape != state[name].shape for name in both)
     with pytest.raises(ValueError) as caught:
-        load_model(path, SHAPE, NAMES, "convnet")
+        load_model(path, SHAPE, NAMES, arch="convnet")
     assert f"({counts[0]} missing: " in str(caught.value) and f"; {counts[1]} unknown: " in str(caught.value)
     assert (f"; {other} of another shape: " in str(caught.value)) == (other > 0)
     assert str(caught.value).endswith("they fit small: use --arch small")
     with pytest.raises(ValueError, match=r"they fit small, which then has 5 outputs, but the data has 3 classes"):
         load_model(path, SHAPE, NAMES[:3])
     with pytest.raises(ValueError, match=r"w.pth has 5 outputs, but the data has 3 classes"):
-        load_model(path, SHAPE, NAMES[:3], "small")
+        load_model(path, SHAPE, NAMES[:3], arch="small")
     path = saved({**state, "extra": torch.zeros(2)}, tmp_path)
     with pytest.raises(ValueError, match=r"do not fit small \(1 unknown: extra\): choose an --arch that fits"):
-        load_model(path, SHAPE, NAMES, "small")
+        load_model(path, SHAPE, NAMES, arch="small")
 
 
 @pytest.mark.slow
@@ -191,9 +193,9 @@ def test_files_of_others_find_their_architecture(name: str, k: int, arch: str, t
     names, shape = list(map(str, range(k))), (3, 32, 32)
     with pytest.raises(ValueError, match=f"they fit {arch}: use --arch {arch}$"):
         load_model(test_data / "nets" / name, shape, names)
-    assert load_model(test_data / "nets" / name, shape, names, arch).arch == arch
+    assert load_model(test_data / "nets" / name, shape, names, arch=arch).arch == arch
     with pytest.raises(ValueError, match=f"has {k} outputs, but the data has 5 classes"):
-        load_model(test_data / "nets" / name, shape, NAMES, arch)
+        load_model(test_data / "nets" / name, shape, NAMES, arch=arch)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*torch.jit")
@@ -201,9 +203,9 @@ def test_programs_in_place_of_weights_are_refused(tmp_path: Path) -> None:
     net = nn.Sequential(nn.Flatten(), nn.Linear(SIZE, K))
     torch.jit.save(torch.jit.script(net), tmp_path / "script.pt")
     with pytest.raises(ValueError, match="is a TorchScript program, which is code"):
-        load_model(str(tmp_path / "script.pt"), SHAPE, NAMES, "small")
+        load_model(str(tmp_path / "script.pt"), SHAPE, NAMES, arch="small")
     with pytest.raises(ValueError, match=r"save a state_dict with torch\.save"):
-        load_model(saved(net, tmp_path), SHAPE, NAMES, "small")
+        load_model(saved(net, tmp_path), SHAPE, NAMES, arch="small")
 
 
 def test_other_things_that_are_not_there(tmp_path: Path) -> None:
@@ -222,4 +224,4 @@ def test_other_things_that_are_not_there(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=message):
             load_model(tmp_path / name, SHAPE, NAMES)
     with pytest.raises(ValueError, match="brings its own network: leave --arch out"):
-        load_model(tmp_path / "m.onnx", SHAPE, NAMES, "small")
+        load_model(tmp_path / "m.onnx", SHAPE, NAMES, arch="small")

@@ -36,8 +36,10 @@ def test_p7_label_smoothing_of_zero_is_cross_entropy_and_both_conventions_are_ke
     model = fresh()
     _, y, _ = batch()
     terms = terms_of(Standard(smoothing=0.1, convention=convention), model)
-    assert torch.allclose(terms.label, soft_ce(terms.clean, smooth_labels(y, K, 0.1, convention, torch.float64)))
-    on_label = smooth_labels(y, 10, 0.1, convention)[0, y[0]].item()
+    assert torch.allclose(
+        terms.label, soft_ce(terms.clean, smooth_labels(y, K, 0.1, convention=convention, dtype=torch.float64))
+    )
+    on_label = smooth_labels(y, 10, 0.1, convention=convention)[0, y[0]].item()
     assert on_label == pytest.approx({"all": 0.91, "others": 0.90}[convention])
 
 

@@ -20,7 +20,7 @@ def soften_labels(y: Labels, k: int, true: float, dtype: torch.dtype = torch.flo
     """
     if k < 2 or not 0 <= true <= 1:
         raise ValueError(f"a soft label needs two classes or more and a share in 0 … 1, but saw {k} and {true}")
-    return smooth_labels(y, k, 1 - true, "others", dtype)
+    return smooth_labels(y, k, 1 - true, convention="others", dtype=dtype)
 
 
 def adversarial_vertex(x: Images, x_adv: Images, gamma: float) -> Images:
@@ -32,6 +32,7 @@ def mix(
     x: Images,
     x_adv: Images,
     y: Labels,
+    *,
     k: int,
     noise: Noise,
     gamma: float = 2.0,
@@ -39,11 +40,11 @@ def mix(
     vertex: float = 0.1,
 ) -> tuple[Images, Float[Tensor, "b k"]]:
     """Mixed images and their soft labels. `clean` and `vertex` are the paper's lambda_1 and lambda_2."""
-    return mix_at(noise.fork("alpha").uniform((), x.dtype), x, x_adv, y, k, gamma, clean, vertex)
+    return mix_at(noise.fork("alpha").uniform((), x.dtype), x, x_adv, y=y, k=k, gamma=gamma, clean=clean, vertex=vertex)
 
 
 def mix_at(
-    alpha: PerExample, x: Images, x_adv: Images, y: Labels, k: int, gamma: float, clean: float, vertex: float
+    alpha: PerExample, x: Images, x_adv: Images, *, y: Labels, k: int, gamma: float, clean: float, vertex: float
 ) -> tuple[Images, Float[Tensor, "b k"]]:
     """One alpha per example, the same for its image and its label."""
     a = alpha[:, None, None, None]

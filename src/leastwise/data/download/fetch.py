@@ -29,6 +29,7 @@ def fetch(
     name: str,
     source: Source,
     root: Path,
+    *,
     which: str = "",
     given: Path | None = None,
     watch: DownloadCallback = lambda *_: None,
@@ -55,7 +56,7 @@ def fetch(
                 fresh = Path(temporary) / "new"
                 fresh.mkdir()
                 try:
-                    bring_offer(offer, fresh, root, given, watch)
+                    bring_offer(offer, fresh, root, given=given, watch=watch)
                 except Unreachable as reason:
                     tried.append(str(reason))
                     tell(str(reason))
@@ -136,7 +137,7 @@ def describe_manual_way(name: str, source: Source) -> str:
     )
 
 
-def bring_offer(offer: Offer, folder: Path, root: Path, given: Path | None, watch: DownloadCallback) -> None:
+def bring_offer(offer: Offer, folder: Path, root: Path, *, given: Path | None, watch: DownloadCallback) -> None:
     if given is not None:
         if not isinstance(offer, Official):
             raise Unreachable(f"--from takes the official files, not those of {offer_name(offer)}")

@@ -33,7 +33,7 @@ def download(file: File, folder: Path, watch: DownloadCallback) -> Path:
         request = urllib.request.Request(file.address, headers={"Range": f"bytes={have}-"} if have else {})
         try:
             with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
-                receive(answer, file, part, have, lambda done: watch(file.name, done, file.size))
+                receive(answer, file, part, have=have, watch=lambda done: watch(file.name, done, file.size))
         except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
             reason = repr(error) if isinstance(error, http.client.HTTPException) else getattr(error, "reason", error)
             raise Unreachable(f"{file.address} cannot be reached ({reason})") from None
@@ -54,7 +54,9 @@ def file_size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def receive(answer: http.client.HTTPResponse, file: File, part: Path, have: int, watch: Callable[[int], None]) -> None:
+def receive(
+    answer: http.client.HTTPResponse, file: File, part: Path, *, have: int, watch: Callable[[int], None]
+) -> None:
     """Add an answer to the part, or begin it anew with one that holds the whole file; any other leaves it alone."""
     if answer.status == 206:
         start, total = parse_content_range(answer.headers.get("Content-Range", ""))

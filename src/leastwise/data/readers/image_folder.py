@@ -154,13 +154,14 @@ def read_folder(folder: Path, size: int | None = None, watch: ProgressCallback =
     if not classes:
         raise ValueError(f"{folder} has no sub-folders: put the images of each class into a folder of its own")
     files = [(path, label) for label, part in enumerate(classes) for path in list_images(part)]
-    return make_dataset(folder, files, [path.name for path in classes], size, watch=watch)
+    return make_dataset(folder, files, [path.name for path in classes], size=size, watch=watch)
 
 
 def make_dataset(
     folder: Path,
     files: Sequence[tuple[Path, int]],
     names: Sequence[str],
+    *,
     size: int | None,
     groups: Groups = (),
     watch: ProgressCallback = ignore_progress,

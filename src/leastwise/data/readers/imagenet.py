@@ -30,7 +30,7 @@ def read_tiny_imagenet(
 ) -> Dataset:
     """`train/ID/images/*.JPEG`; `val/images/*.JPEG` with `val/val_annotations.txt`."""
     ids = sorted(read_text(folder / "wnids.txt").split())
-    return read_labelled(folder, split, ids, size or TINY_SIDE, watch)
+    return read_labelled(folder, split, ids, size=size or TINY_SIDE, watch=watch)
 
 
 def read_imagenet(
@@ -41,10 +41,10 @@ def read_imagenet(
     ids = sorted(
         {label.wnid for label in labels.values()} or {path.name for path in (folder / split).iterdir() if path.is_dir()}
     )
-    return read_labelled(folder, split, ids, size or CROP, watch)
+    return read_labelled(folder, split, ids, size=size or CROP, watch=watch)
 
 
-def read_labelled(folder: Path, split: str, ids: Sequence[str], size: int, watch: ProgressCallback) -> Dataset:
+def read_labelled(folder: Path, split: str, ids: Sequence[str], *, size: int, watch: ProgressCallback) -> Dataset:
     place = folder / split
     if not place.is_dir():
         raise FileNotFoundError(2, "there is no such folder", str(place))
@@ -67,7 +67,7 @@ def read_labelled(folder: Path, split: str, ids: Sequence[str], size: int, watch
         files = [(path, index[labels[path.stem].wnid]) for path in paths]
     else:
         files = [(path, index[wnid]) for wnid in ids for path in list_images(place / wnid)]
-    return make_dataset(place, files, read_class_names(folder, ids), size, watch=watch)
+    return make_dataset(place, files, read_class_names(folder, ids), size=size, watch=watch)
 
 
 def list_flat_images(folder: Path) -> list[Path]:

@@ -110,17 +110,17 @@ def put_in_form(model: Classifier, form: Form, x: Images) -> Prepared:
 
 
 def prepare(
-    model: Classifier, x: Images, form: Form | None = None, seconds: float = 5.0, compiled: bool = False
+    model: Classifier, x: Images, form: Form | None = None, *, seconds: float = 5.0, compiled: bool = False
 ) -> Prepared:
     """The fastest form for batches like `x`, found in about `seconds`; or the given form, checked, without a trial.
 
     `compiled` adds compiled forms, where a compiler is installed; compiling takes longer than `seconds`.
     """
     with inference(model):  # a network that cannot be copied is used itself
-        return choose_form(model, x, form, seconds, compiled)
+        return choose_form(model, x, form, seconds=seconds, compiled=compiled)
 
 
-def choose_form(model: Classifier, x: Images, form: Form | None, seconds: float, compiled: bool) -> Prepared:
+def choose_form(model: Classifier, x: Images, form: Form | None, *, seconds: float, compiled: bool) -> Prepared:
     original = put_in_form(model, ORIGINAL, x)
     wanted: tuple[Form, ...] = CANDIDATES if form is None else (form,)
     if form is None and compiled and (shutil.which("c++") or x.device.type != "cpu"):

@@ -52,7 +52,7 @@ UNREADABLE = (
 
 
 def save_checkpoint(
-    path: Path, model: Classifier, shape: Shape, names: Sequence[str], notes: Sequence[str] = ()
+    path: Path, model: Classifier, shape: Shape, *, names: Sequence[str], notes: Sequence[str] = ()
 ) -> None:
     """Write what `load_checkpoint` needs; only tensors, numbers and strings, so `weights_only=True` loads it.
 
@@ -136,6 +136,7 @@ def load_checkpoint(
     path: Path,
     arch: str | None = None,
     shape: Shape | None = None,
+    *,
     k: int | None = None,
     mean: Sequence[float] = (),
     std: Sequence[float] = (),
@@ -159,8 +160,8 @@ def load_checkpoint(
         raise ValueError(
             f"{path} does not say which network its weights belong to: {advise_arch(list_views(state), shape, k)}"
         )
-    net, view = restore_network(path, state, arch, shape, k)
-    mean, std, about_wrapper = read_wrapper(path, view, shape[0], mean, std)
+    net, view = restore_network(path, state, arch, shape=shape, k=k)
+    mean, std, about_wrapper = read_wrapper(path, view, shape[0], mean=mean, std=std)
     beware = find_architecture(arch).beware
     known = trained_on is not None or not beware  # our own files say themselves what they are
     model = Classifier(net, k, mean, std, arch, (*own_notes, *notes, *about_wrapper, *(() if known else (beware,))))
@@ -190,7 +191,7 @@ def check_own(content: dict[Any, Any], path: Path) -> None:
         raise ValueError(f"{path} is not a whole checkpoint ({', '.join(wrong or ['shape'])} is wrong): train it again")
 
 
-def restore_network(path: Path, state: StateDict, arch: str, shape: Shape, k: int) -> tuple[nn.Module, StateView]:
+def restore_network(path: Path, state: StateDict, arch: str, *, shape: Shape, k: int) -> tuple[nn.Module, StateView]:
     """The network with the weights in it, and how their names were read."""
     made = find_architecture(arch)
     with torch.random.fork_rng(devices=[]):  # no global generator moves
@@ -219,7 +220,7 @@ def advise_arch(found: Sequence[StateView], shape: Shape, k: int) -> str:
 
 
 def read_wrapper(
-    path: Path, view: StateView, channels: int, mean: Sequence[float], std: Sequence[float]
+    path: Path, view: StateView, channels: int, *, mean: Sequence[float], std: Sequence[float]
 ) -> tuple[Sequence[float], Sequence[float], tuple[str, ...]]:
     """The normalisation to use, and what to tell the user about the wrapper that the network was saved in."""
     notes = []

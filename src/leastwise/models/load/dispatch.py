@@ -24,6 +24,7 @@ def load_model(
     spec: str | Path | nn.Module | Callable[..., Any],
     shape: Shape,
     names: Sequence[str],
+    *,
     arch: str | None = None,
     mean: Sequence[float] = (),
     std: Sequence[float] = (),
@@ -43,22 +44,22 @@ def load_model(
         return wrap(build_object(str(spec), import_module_at(place), name), len(names), mean, std)
     if path.is_dir() or path.suffix in (".pt2", ".onnx"):
         refuse_arch(spec, arch)
-        found = load_foreign(check_exists(path), shape, names, bool(mean or std), trust)
+        found = load_foreign(check_exists(path), shape, names, normalised=bool(mean or std), trust=trust)
         return Classifier(found.net, len(names), mean or found.mean, std or found.std, notes=found.notes)
     if path.suffix == ".py":
         raise ValueError(f"{spec} is a Python file: say which function returns the network, as in {spec}:build")
-    model = load_checkpoint(check_exists(path), arch, shape, len(names), mean, std)
+    model = load_checkpoint(check_exists(path), arch, shape, k=len(names), mean=mean, std=std)
     check_same_task(str(spec), model, shape, names)
     return model
 
 
-def load_foreign(path: Path, shape: Shape, names: Sequence[str], normalised: bool, trust: bool) -> ForeignNetwork:
+def load_foreign(path: Path, shape: Shape, names: Sequence[str], *, normalised: bool, trust: bool) -> ForeignNetwork:
     if path.suffix == ".pt2":
         return load_exported(path, shape, len(names), trust)
     if path.suffix == ".onnx":
         return load_onnx(path, shape, len(names))
     if (path / CONFIG).is_file():
-        return load_huggingface(path, shape, names, normalised, trust)
+        return load_huggingface(path, shape, names, normalised=normalised, trust=trust)
     inside = sorted(p.name for p in path.glob("*.pt"))
     hint = f"did you mean {path / inside[0]}?" if inside else "give a checkpoint file or a Hugging Face model's folder"
     raise ValueError(f"there is no model {str(path)!r}, it is a folder without {CONFIG}: {hint}")

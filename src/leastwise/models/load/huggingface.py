@@ -37,7 +37,9 @@ class HuggingFace(nn.Module):
         return self.net(x).logits
 
 
-def load_huggingface(folder: Path, shape: Shape, names: Sequence[str], normalised: bool, trust: bool) -> ForeignNetwork:
+def load_huggingface(
+    folder: Path, shape: Shape, names: Sequence[str], *, normalised: bool, trust: bool
+) -> ForeignNetwork:
     """The classifier in `folder`; `normalised` says that the user states mean and std, so the folder's are not used."""
     config = read_json(folder / CONFIG)
     if config.get("auto_map") and not trust:

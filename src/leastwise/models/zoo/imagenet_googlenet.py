@@ -35,7 +35,7 @@ class Passed(nn.Module):
 
 
 def unit(
-    inputs: int, outputs: int, kernel: int | tuple[int, int], stride: int = 1, padding: int | str = 0
+    inputs: int, outputs: int, kernel: int | tuple[int, int], *, stride: int = 1, padding: int | str = 0
 ) -> nn.Module:
     weights = nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=False)
     return he_normal(chain(conv=weights, bn=nn.BatchNorm2d(outputs, eps=0.001), relu=nn.ReLU()))

@@ -15,7 +15,7 @@ from leastwise.models.zoo.resnet import BlockBuilder, basic, bottleneck, stages
 WIDTHS = (256, 512, 1024, 2048)
 
 
-def imagenet(channels: int, k: int, block: BlockBuilder, widths: Sequence[int], counts: Sequence[int]) -> nn.Module:
+def imagenet(channels: int, k: int, block: BlockBuilder, *, widths: Sequence[int], counts: Sequence[int]) -> nn.Module:
     return he_normal(
         chain(
             conv1=conv(channels, 64, 7, stride=2),
@@ -29,16 +29,18 @@ def imagenet(channels: int, k: int, block: BlockBuilder, widths: Sequence[int], 
 
 
 def resnet18_imagenet(shape: Shape, k: int) -> nn.Module:
-    return imagenet(shape[0], k, partial(basic, name="downsample"), (64, 128, 256, 512), (2, 2, 2, 2))
+    return imagenet(shape[0], k, partial(basic, name="downsample"), widths=(64, 128, 256, 512), counts=(2, 2, 2, 2))
 
 
 def resnet50_imagenet(shape: Shape, k: int) -> nn.Module:
-    return imagenet(shape[0], k, partial(bottleneck, name="downsample"), WIDTHS, (3, 4, 6, 3))
+    return imagenet(shape[0], k, partial(bottleneck, name="downsample"), widths=WIDTHS, counts=(3, 4, 6, 3))
 
 
 def wide_resnet50_2(shape: Shape, k: int) -> nn.Module:
-    return imagenet(shape[0], k, partial(bottleneck, narrow=2, name="downsample"), WIDTHS, (3, 4, 6, 3))
+    return imagenet(shape[0], k, partial(bottleneck, narrow=2, name="downsample"), widths=WIDTHS, counts=(3, 4, 6, 3))
 
 
 def resnext50_32x4d(shape: Shape, k: int) -> nn.Module:
-    return imagenet(shape[0], k, partial(bottleneck, narrow=2, groups=32, name="downsample"), WIDTHS, (3, 4, 6, 3))
+    return imagenet(
+        shape[0], k, partial(bottleneck, narrow=2, groups=32, name="downsample"), widths=WIDTHS, counts=(3, 4, 6, 3)
+    )

@@ -32,7 +32,7 @@ def run_layers(layers: Iterable[nn.Module], x: Maps) -> Maps:
     return x
 
 
-def conv(inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> nn.Conv2d:
+def conv(inputs: int, outputs: int, kernel: int, *, stride: int = 1, groups: int = 1) -> nn.Conv2d:
     """A convolution without bias that keeps the size (stride 1) or divides it by the stride, rounding up."""
     return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, groups=groups, bias=False)
 

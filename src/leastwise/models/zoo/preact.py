@@ -38,7 +38,7 @@ def block(inputs: int, outputs: int, stride: int, kind: type[nn.Sequential] = Pr
     return kind(
         OrderedDict(
             **two_convolutions(inputs, outputs, stride),
-            shortcut=nn.Identity() if same else nn.Sequential(conv(inputs, outputs, 1, stride)),
+            shortcut=nn.Identity() if same else nn.Sequential(conv(inputs, outputs, 1, stride=stride)),
         )
     )
 
@@ -47,7 +47,7 @@ def two_convolutions(inputs: int, outputs: int, stride: int) -> dict[str, nn.Mod
     return {
         "bn1": nn.BatchNorm2d(inputs),
         "relu1": nn.ReLU(),
-        "conv1": conv(inputs, outputs, 3, stride),
+        "conv1": conv(inputs, outputs, 3, stride=stride),
         "bn2": nn.BatchNorm2d(outputs),
         "relu2": nn.ReLU(),
         "conv2": conv(outputs, outputs, 3),

@@ -212,7 +212,7 @@ def rename_state(found: Architecture, state: Mapping[str, Tensor]) -> dict[str, 
 
 
 def build(
-    arch: str, shape: Shape, k: int, mean: Sequence[float] = (), std: Sequence[float] = (), seed: int = 0
+    arch: str, shape: Shape, k: int, *, mean: Sequence[float] = (), std: Sequence[float] = (), seed: int = 0
 ) -> Classifier:
     """A freshly initialised network; the weights depend on the seed alone and no global generator moves."""
     make = find_architecture(arch).make

@@ -30,15 +30,15 @@ def projection(inputs: int, outputs: int, stride: int) -> nn.Module:
     """The identity where shapes allow it, else a 1x1 convolution and BatchNorm (option B of the paper)."""
     if stride == 1 and inputs == outputs:
         return nn.Identity()
-    return nn.Sequential(conv(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))
+    return nn.Sequential(conv(inputs, outputs, 1, stride=stride), nn.BatchNorm2d(outputs))
 
 
 def basic(
-    inputs: int, outputs: int, stride: int, name: str = "shortcut", shortcut: BlockBuilder = projection
+    inputs: int, outputs: int, stride: int, *, name: str = "shortcut", shortcut: BlockBuilder = projection
 ) -> nn.Module:
     return Residual(
         OrderedDict(
-            conv1=conv(inputs, outputs, 3, stride),
+            conv1=conv(inputs, outputs, 3, stride=stride),
             bn1=nn.BatchNorm2d(outputs),
             relu1=nn.ReLU(),
             conv2=conv(outputs, outputs, 3),
@@ -49,7 +49,7 @@ def basic(
 
 
 def bottleneck(
-    inputs: int, outputs: int, stride: int, narrow: int = 4, groups: int = 1, name: str = "shortcut"
+    inputs: int, outputs: int, stride: int, *, narrow: int = 4, groups: int = 1, name: str = "shortcut"
 ) -> nn.Module:
     """The 3x3 convolution has 1/`narrow` of the outputs; it carries the stride, unlike in the paper."""
     width = outputs // narrow
@@ -58,7 +58,7 @@ def bottleneck(
             conv1=conv(inputs, width, 1),
             bn1=nn.BatchNorm2d(width),
             relu1=nn.ReLU(),
-            conv2=conv(width, width, 3, stride, groups),
+            conv2=conv(width, width, 3, stride=stride, groups=groups),
             bn2=nn.BatchNorm2d(width),
             relu2=nn.ReLU(),
             conv3=conv(width, outputs, 1),
@@ -79,7 +79,7 @@ def stages(block: BlockBuilder, stem: int, widths: Sequence[int], counts: Sequen
     }
 
 
-def resnet(channels: int, k: int, block: BlockBuilder, widths: Sequence[int], counts: Sequence[int]) -> nn.Module:
+def resnet(channels: int, k: int, block: BlockBuilder, *, widths: Sequence[int], counts: Sequence[int]) -> nn.Module:
     return chain(
         conv1=conv(channels, 64, 3),
         bn1=nn.BatchNorm2d(64),
@@ -90,15 +90,15 @@ def resnet(channels: int, k: int, block: BlockBuilder, widths: Sequence[int], co
 
 
 def resnet18(shape: Shape, k: int) -> nn.Module:
-    return resnet(shape[0], k, basic, (64, 128, 256, 512), (2, 2, 2, 2))
+    return resnet(shape[0], k, basic, widths=(64, 128, 256, 512), counts=(2, 2, 2, 2))
 
 
 def resnet34(shape: Shape, k: int) -> nn.Module:
-    return resnet(shape[0], k, basic, (64, 128, 256, 512), (3, 4, 6, 3))
+    return resnet(shape[0], k, basic, widths=(64, 128, 256, 512), counts=(3, 4, 6, 3))
 
 
 def resnet50(shape: Shape, k: int) -> nn.Module:
-    return resnet(shape[0], k, bottleneck, (256, 512, 1024, 2048), (3, 4, 6, 3))
+    return resnet(shape[0], k, bottleneck, widths=(256, 512, 1024, 2048), counts=(3, 4, 6, 3))
 
 
 class Skip(nn.Sequential):

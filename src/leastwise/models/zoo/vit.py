@@ -70,7 +70,7 @@ class VisionTransformer(nn.Module):
         return self.head(self.norm(self.blocks(tokens + self.pos_embed))[:, 0])
 
 
-def vit(shape: Shape, k: int, patch: int, width: int, depth: int, heads: int) -> nn.Module:
+def vit(shape: Shape, k: int, patch: int, *, width: int, depth: int, heads: int) -> nn.Module:
     _, height, wide = shape
     if height % patch or wide % patch:
         raise ValueError(

@@ -18,7 +18,7 @@ UNUSED = ("sub_block1.",)
 
 
 def block(inputs: int, outputs: int, stride: int) -> nn.Module:
-    shortcut = nn.Identity() if inputs == outputs else conv(inputs, outputs, 1, stride)
+    shortcut = nn.Identity() if inputs == outputs else conv(inputs, outputs, 1, stride=stride)
     return PreActivated(OrderedDict(**two_convolutions(inputs, outputs, stride), convShortcut=shortcut))
 
 

@@ -179,7 +179,7 @@ def bootstrap_statistic(same: SharedImages, statistic: AccuracyStatistic, seed: 
     both covered 94 to 96 % where classes differ and more than 99 % where they do not.
     """
     value = float(statistic(same.accuracies(), same.n))
-    drawn = statistic(resample_accuracies(same.hits, same.labels, same.k, seed), same.n)
+    drawn = statistic(resample_accuracies(same.hits, same.labels, same.k, seed=seed), same.n)
     tail = (1 - CONFIDENCE) / 2
     low, high = (float(q) for q in np.quantile(drawn, [tail, 1 - tail]))
     return value, min(low, 2 * value - high), max(high, 2 * value - low)

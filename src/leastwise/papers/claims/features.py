@@ -96,7 +96,7 @@ def allows_a_larger_weight(
         first = np.array(groups[0])[overall[..., :cut].argmax(-1)]
         return np.asarray(np.array(groups[1])[overall[..., cut:].argmax(-1)] - first)
 
-    drawn = difference(average(resample_accuracies(same.hits, same.labels, same.k, seed), same.n))
+    drawn = difference(average(resample_accuracies(same.hits, same.labels, same.k, seed=seed), same.n))
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(drawn, [tail, 1 - tail])
     value = float(difference(average(same.accuracies(), same.n)))

@@ -139,7 +139,7 @@ def few_classes_carry_the_drop(
     """C22: the share of the named classes in the fall of accuracy; "almost half" is read as 40 % or more."""
     same = share_images((standard, condition), (adversarial, condition))
     before, after = same.hits
-    found = joint_share(before, after, same.labels, same.k, classes)
+    found = joint_share(before, after, same.labels, k=same.k, classes=classes)
     names = " and ".join(standard.names[c] for c in classes)
     return (
         above(f"share of {names} in the fall", found.value, found.low, found.high, threshold=ALMOST_HALF, unit=PERCENT),

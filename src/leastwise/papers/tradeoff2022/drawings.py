@@ -70,7 +70,7 @@ def fig1c(inputs: DrawingInput) -> ExhibitDrawing:
     def share() -> Estimate:
         same = share_images(inputs.audit("ST"), inputs.audit("PGD-AT"))
         before, after = same.hits
-        found = joint_share(before, after, same.labels, same.k, classes)
+        found = joint_share(before, after, same.labels, k=same.k, classes=classes)
         if found.value != found.value:
             raise MissingResult(NO_FALL)
         return 100 * found.value, 100 * found.low, 100 * found.high

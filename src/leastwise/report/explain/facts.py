@@ -165,7 +165,7 @@ def top_two_shares(evidence: Evidence, base: str, chosen: str) -> dict[str, Any]
     if len(known) < 2 or not is_sure_fall(before, after):
         return None
     two = known[np.argsort(-shares[known], kind="stable")[:2]]
-    found = joint_share(before, after, labels, evidence.k, tuple(two.tolist()))
+    found = joint_share(before, after, labels, k=evidence.k, classes=tuple(two.tolist()))
     return {"classes": [evidence.names[c] for c in two], "value": found.value, "low": found.low, "high": found.high}
 
 

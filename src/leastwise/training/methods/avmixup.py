@@ -36,7 +36,7 @@ class AVmixup(Objective):
     def loss(self, model: nn.Module, x: Images, y: Labels, crafted: tuple[Images, PerExample]) -> Terms:
         x_adv, alpha = crafted
         k = int(model.k)  # type: ignore[arg-type]
-        mixed, target = mix_at(alpha, x, x_adv, y, k, self.gamma, self.clean, self.vertex)
+        mixed, target = mix_at(alpha, x, x_adv, y=y, k=k, gamma=self.gamma, clean=self.clean, vertex=self.vertex)
         z = model(mixed)
         return Terms(soft_ce(z, target), adversarial=z)
 

@@ -40,7 +40,11 @@ class Standard(Objective):
 
 def label_loss(z: Logits, y: Labels, *, smoothing: float, convention: SmoothingConvention) -> PerExample:
     """Cross-entropy against the label, smoothed or not."""
-    return soft_ce(z, smooth_labels(y, z.shape[1], smoothing, convention, z.dtype)) if smoothing else ce(z, y)
+    return (
+        soft_ce(z, smooth_labels(y, z.shape[1], smoothing, convention=convention, dtype=z.dtype))
+        if smoothing
+        else ce(z, y)
+    )
 
 
 def entropy_bonus(weight: float, z: Logits) -> PerExample | float:
