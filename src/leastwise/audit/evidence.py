@@ -165,7 +165,7 @@ class Evidence:
         return dict(json.loads(self.recipe)["conditions"])
 
     def members(self, condition: str) -> tuple[str, ...]:
-        """Of a grid of attacks, what tells its members apart; nothing for other conditions."""
+        """What tells the members of a grid of attacks apart; nothing for other conditions."""
         attack = self.attacks[condition]
         return tuple(member_name(m, i) for i, m in enumerate(attack["members"])) if attack["type"] == "Grid" else ()
 
@@ -259,11 +259,13 @@ def merge_evidence(parts: Sequence[Evidence]) -> Evidence:
 
 
 def member_name(attack: Mapping[str, Any], number: int) -> str:
+    """What tells a member of a grid of attacks apart: its temperature, or its number."""
     steepness = attack.get("goal", {}).get("inverse_temperature")
     return f"member {number}" if steepness is None else f"1/T = {steepness:g}"
 
 
 def digest_content(arrays: Mapping[str, "np.ndarray"], about: Mapping[str, Any]) -> str:
+    """A digest of all arrays with their types and shapes, and of the text beside them."""
     parts = [json.dumps(about, sort_keys=True).encode()]
     for name in sorted(arrays):
         parts += [
@@ -276,9 +278,11 @@ def digest_content(arrays: Mapping[str, "np.ndarray"], about: Mapping[str, Any])
 
 
 def require(holds: bool, otherwise: str) -> None:
+    """Raise ValueError with the sentence unless the condition holds."""
     if not holds:
         raise ValueError(otherwise)
 
 
 def in_range(values: "np.ndarray", low: float, high: float) -> bool:
+    """Whether all values lie between the two; nothing at all does."""
     return len(values) == 0 or bool(values.min() >= low and values.max() <= high)

@@ -44,6 +44,7 @@ def pack_evidence(folder: Path) -> None:
 
 
 def unpack_file(path: Path) -> bytes:
+    """The content of a packed file, unless it is damaged or there to fill the memory."""
     reader = lzma.LZMADecompressor()
     try:
         content = reader.decompress(path.read_bytes(), max_length=LARGEST)

@@ -51,6 +51,7 @@ def make_record(z: Logits, y: Labels, x: Images, *, outcome: Outcome, rounded: L
 
 
 def sum_reached(outcome: Outcome, y: Labels, k: int) -> ReachedCounts:
+    """How many images of each class were turned into each other one; empty where the attack did not try."""
     if outcome.reached is None:
         return np.zeros((0, 0), dtype=np.int64)
     sums = torch.zeros(k, k, dtype=torch.int64, device=y.device)
@@ -58,8 +59,10 @@ def sum_reached(outcome: Outcome, y: Labels, k: int) -> ReachedCounts:
 
 
 def as_int32(values: Labels) -> ExampleInts:
+    """The numbers as evidence stores them."""
     return values.to(torch.int32).cpu().numpy()
 
 
 def as_float32(values: Tensor) -> ExampleFloats:
+    """The numbers as evidence stores them."""
     return values.to(torch.float32).cpu().numpy()

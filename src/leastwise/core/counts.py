@@ -135,6 +135,7 @@ class ClassFrame:
 
 
 def centred_cosine(p: Float[Tensor, " k"], q: Float[Tensor, " k"]) -> Float[Tensor, ""]:
+    """Pearson's correlation of two rows of class accuracies, over the classes that both have."""
     both = ~(p.isnan() | q.isnan())
     p, q = p[both] - p[both].mean(), q[both] - q[both].mean()
     # Equal accuracies leave rounding residue after the subtraction; it is not a direction.

@@ -73,6 +73,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
 
 def is_still_there(path: Path, handle: int) -> bool:
+    """Whether the path still leads to the file that was opened."""
     try:
         return os.path.samestat(path.stat(), os.fstat(handle))
     except FileNotFoundError:
@@ -91,12 +92,14 @@ def sync_folder(folder: Path) -> None:
 
 
 def read_umask() -> int:
+    """The permissions that new files of this process lack; the system tells them only when they are set."""
     mask = os.umask(0)
     os.umask(mask)
     return mask
 
 
 def write_json(path: Path, value: Any) -> None:
+    """Replace a file by a value as JSON, whole or not at all; NaN is refused."""
     write_atomic(path, (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
 
 

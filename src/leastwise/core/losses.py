@@ -87,6 +87,7 @@ def targeted_dlr(z: Logits, y: Labels, target: Labels) -> PerExample:
 
 
 def true_logit(z: Logits, y: Labels) -> PerExample:
+    """The logit of each example's label."""
     return z.gather(1, y[:, None]).squeeze(1)
 
 

@@ -71,7 +71,7 @@ class Noise:
 
     def uniform(self, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Float[Tensor, "b ..."]:
         """Uniform in (0, 1). The values have 24 significant bits, so float32 and float64 agree exactly."""
-        return self.filled(shape, 9, dtype).add_(0.5).mul_(2**-23)
+        return self.fill_words(shape, 9, dtype).add_(0.5).mul_(2**-23)
 
     def normal(self, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Float[Tensor, "b ..."]:
         """Standard normal, by Box and Muller."""
@@ -80,9 +80,9 @@ class Noise:
 
     def words(self, shape: tuple[int, ...]) -> Int[Tensor, "b ..."]:
         """Random unsigned 32-bit words, in int64."""
-        return self.filled(shape, 0, torch.int64)
+        return self.fill_words(shape, 0, torch.int64)
 
-    def filled(self, shape: tuple[int, ...], cut: int, dtype: torch.dtype) -> Shaped[Tensor, "b ..."]:
+    def fill_words(self, shape: tuple[int, ...], cut: int, dtype: torch.dtype) -> Shaped[Tensor, "b ..."]:
         """Random words without their lowest bits, as numbers of a type."""
         size = math.prod(shape)
         blocks = -(-size // 4)

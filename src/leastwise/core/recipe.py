@@ -50,6 +50,7 @@ def to_plain_json(value: Any) -> Any:
 
 
 def is_in_recipe(field: Field[Any], value: Any) -> bool:
+    """Whether a field is part of the recipe, given its value."""
     rule = field.metadata.get("recipe", True)
     return value != field.default if rule == ADDED_LATER["recipe"] else bool(rule)
 
@@ -60,6 +61,7 @@ def canonical_json(value: Any) -> str:
 
 
 def key_of_json(text: str) -> str:
+    """The cache key of a recipe whose canonical JSON is at hand."""
     return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]
 
 

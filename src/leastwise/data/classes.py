@@ -73,6 +73,7 @@ def read_groups(path: Path, names: Sequence[str]) -> Groups:
 
 
 def read_text(path: Path) -> str:
+    """The text of a file in UTF-8, with or without a byte-order mark."""
     try:
         return path.read_text("utf-8-sig")  # some editors put a mark before the first letter
     except UnicodeDecodeError:
@@ -80,6 +81,7 @@ def read_text(path: Path) -> str:
 
 
 def class_index(word: str, names: Sequence[str], path: Path) -> int:
+    """The number of a class that a line of a file names by name or number."""
     if word in names:
         return list(names).index(word)
     if word.isdecimal() and int(word) < len(names):

@@ -39,6 +39,8 @@ class Fingerprinted(Protocol):
 
 
 class Batch(NamedTuple):
+    """Pixels in [0, 1], labels and ids of some examples."""
+
     x: Images
     y: Labels
     ids: Labels
@@ -235,6 +237,7 @@ class Dataset:
 
 
 def check_labels(labels: Int[np.ndarray, " n"], k: int) -> None:
+    """Refuse labels that are not the number of a class."""
     if len(labels) and not (labels.min() >= 0 and labels.max() < k):
         raise ValueError(
             f"labels must be 0 to {k - 1} for {k} classes, but saw {labels.min()} to {labels.max()}: "

@@ -62,6 +62,7 @@ def parse_size(spec: str) -> tuple[str, int | None]:
 def load_known(
     name: str, source: Source, named: str, *, wanted: str, size: int | None, watch: ProgressCallback
 ) -> Dataset:
+    """A split of a data set that has a name, checked against what is known of it."""
     split = named or (wanted if wanted in source.splits else STAND_INS.get(wanted, wanted))
     if split not in source.splits:
         raise ValueError(f"{name} has no split {split!r}: choose {list_splits(source.splits)}")
@@ -76,6 +77,7 @@ def load_known(
 
 
 def list_splits(splits: tuple[str, ...]) -> str:
+    """The splits of a data set in words, not all of them if there are many."""
     return " or ".join(splits) if len(splits) < 5 else f"one of {', '.join(splits[:3])} … {splits[-1]}"
 
 

@@ -22,6 +22,7 @@ IDX = tuple(
 
 
 def make_idx_files(address: str, sizes: tuple[int, ...], sums: tuple[str, ...]) -> tuple[File, ...]:
+    """The four files of an MNIST-like set at one address, with their sizes and MD5 sums."""
     return tuple(File(address + name, size, md5) for name, size, md5 in zip(IDX, sizes, sums, strict=True))
 
 

@@ -136,6 +136,7 @@ def hash_content(data: Dataset) -> str:
 
 
 def read_source(source: Source, folder: Path, split: str, *, size: int | None, watch: ProgressCallback) -> Dataset:
+    """A split of a known data set out of its folder; sets of image files take a size and tell their progress."""
     if source.as_files:
         return source.read(folder, split, size, watch)
     return source.read(folder, split)

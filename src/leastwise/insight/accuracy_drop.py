@@ -15,6 +15,8 @@ RESIDUE = 1e-9  # what rounding may leave of a sum that is 0, for each class
 
 @dataclass(frozen=True)
 class IntervalEstimate:
+    """A number with the interval that covers its true value."""
+
     value: float
     low: float
     high: float
@@ -51,6 +53,7 @@ def joint_share(
 
 
 def class_accuracies(hits: Hits, labels: Int[np.ndarray, " n"], k: int) -> ClassValues:
+    """The share of right answers in each class; NaN without images."""
     n = np.bincount(labels, minlength=k)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.bincount(labels[hits], minlength=k) / n
@@ -77,6 +80,7 @@ def resample_accuracies(
 
 
 def percentile_interval(values: Float[np.ndarray, " n"], confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """The middle share of draws; NaN without any."""
     if not len(values):
         return float("nan"), float("nan")
     tail = (1 - confidence) / 2

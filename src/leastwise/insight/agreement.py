@@ -19,6 +19,8 @@ Splits = Float[np.ndarray, "s k"]  # something of each class, once for each way 
 
 @dataclass(frozen=True, eq=False)
 class ProfileSimilarity:
+    """How alike the class accuracies of every two models are, and how likely that is by chance."""
+
     cosine: (
         ModelPairs  # of the deviations from the class mean (Benz 2021): Pearson's correlation; NaN without direction
     )
@@ -26,7 +28,7 @@ class ProfileSimilarity:
 
     @property
     def mean(self) -> float:
-        """Over the pairs of different models; NaN for a single one."""
+        """The mean cosine over the pairs of different models; NaN for a single one."""
         return mean_pair(self.cosine)
 
 
@@ -54,10 +56,12 @@ def deviations(accuracy: Profiles) -> Profiles:
 
 
 def cosine_matrix(d: Profiles) -> ModelPairs:
+    """The cosine of every two rows of deviations."""
     return scale_products(d @ d.T, d)
 
 
 def scale_products(products: ModelPairs, d: Profiles) -> ModelPairs:
+    """Products of rows of deviations, divided by the lengths of the rows."""
     norms = np.sqrt((d**2).sum(1))
     # Equal accuracies leave rounding residue after the subtraction; it is no direction.
     norms = np.where(norms > 1e-12, norms, np.nan)
@@ -65,6 +69,7 @@ def scale_products(products: ModelPairs, d: Profiles) -> ModelPairs:
 
 
 def mean_pair(cosine: ModelPairs) -> float:
+    """The mean over pairs of different models; NaN without a pair."""
     pairs = cosine[np.triu_indices(len(cosine), 1)]
     return float(pairs.mean()) if len(pairs) else float("nan")
 

@@ -43,6 +43,8 @@ def in_flow(matrix: ConfusionMatrix) -> ClassValues:
 
 @dataclass(frozen=True)
 class Symmetry:
+    """Whether confusions go both ways, as a correlation with a permutation test."""
+
     pairs: int  # of classes
     score: float  # in [-1, 1]; NaN where the confusions do not vary, and for two classes, where it could only be -1
     p: float  # of a score this high if it did not matter which class is which
@@ -92,6 +94,7 @@ class InsideGroups:
 
 
 def count_inside_groups(matrix: ConfusionMatrix, groups: Groups) -> InsideGroups:
+    """Of the mistakes on classes with a superclass, how many stay inside it."""
     part = number_parts(groups, len(matrix))
     wrong = keep_mistakes(matrix)
     wrong[part < 0] = 0
@@ -172,7 +175,9 @@ class Communities:
 
 
 def compare_with_groups(matrix: ConfusionMatrix, groups: Groups, as_many: bool = False) -> Communities:
-    """Over the classes that have images and a superclass; `as_many` communities as superclasses, or what comes out.
+    """How well communities match superclasses, over the classes that have images and a superclass.
+
+    There are `as_many` communities as superclasses, or as many as come out.
 
     NaN without a mistake among these classes, or where they are too few to be put together in two ways.
     """

@@ -22,6 +22,7 @@ class Convergence:
 
 
 def measure_convergence(epochs: Sequence[Tally], last: float = LAST) -> Convergence:
+    """How each class ended, from the tallies of all epochs."""
     accuracy = stack_epochs(epochs)
     end = accuracy[-max(1, round(last * len(accuracy))) :]
     return Convergence(end.mean(0), (end - fit_trend(end)).std(0), accuracy.mean(0))
@@ -46,7 +47,7 @@ class Overfitting:
 
 
 def measure_overfitting(train: Sequence[Tally], test: Sequence[Tally]) -> Overfitting:
-    """From tallies of the same epochs; both must be attacked with the same radius, or the gap means something else."""
+    """What each class lost, from tallies of the same epochs; both must be attacked with the same radius."""
     if len(train) != len(test):
         raise ValueError(f"both curves need the same epochs, but have {len(train)} and {len(test)}")
     fitted, tested = stack_epochs(train), stack_epochs(test)
@@ -57,6 +58,7 @@ def measure_overfitting(train: Sequence[Tally], test: Sequence[Tally]) -> Overfi
 
 
 def stack_epochs(epochs: Sequence[Tally]) -> Float[np.ndarray, "e k"]:
+    """Class accuracies, a row per epoch."""
     if not epochs:
         raise ValueError("there are no epochs to look at: record class accuracies while training")
     return np.stack([tally.accuracy.numpy() for tally in epochs])

@@ -121,10 +121,12 @@ def split_in_two(labels: "np.ndarray", splits: int = SPLITS, seed: int = 0) -> "
 
 
 def measure_mutual(matrix: ConfusionMatrix) -> Symmetry:
+    """The symmetry of confusions, with fewer permutations where classes are many."""
     k = len(matrix)
     found = measure_symmetry(matrix, shuffles=SHUFFLES if k <= FEW else SHUFFLES // 10 if k <= MOST else 0)
     return replace(found, p=float("nan")) if k > MOST else found
 
 
 def class_accuracy(evidence: Evidence, condition: str) -> ClassValues:
+    """The accuracy of each class under a condition."""
     return evidence.tally(condition).accuracy.numpy()

@@ -48,13 +48,17 @@ class Moments:
 
 
 def class_sums(values: Float[np.ndarray, "b d"], labels: Int[np.ndarray, " b"], k: int) -> ClassVectors:
+    """The sum of the rows of each class."""
     sums = np.zeros((k, values.shape[1]))
     np.add.at(sums, labels, values)
     return sums
 
 
 def measure_moments(model: Classifier, data: Dataset, batch_size: int = BATCH_SIZE, device: str = "cpu") -> Moments:
-    """Of the penultimate features of all images, the model in evaluation mode. Memory: a batch and 2·k·d numbers."""
+    """Class means and scatters of the penultimate features of all images, the model in evaluation mode.
+
+    The memory is a batch and 2·k·d numbers.
+    """
     if len(data) == 0:
         raise ValueError("there are no features to average: the data set has no examples")
     parts = (Moments.of(f, y, data.k) for f, y in feature_batches(model, data, batch_size, device))
@@ -89,6 +93,8 @@ def intra_class_variance(found: Moments, pooled: bool = False) -> ClassValues:
 
 @dataclass(frozen=True, eq=False)
 class Plane:
+    """A plane in the space of features."""
+
     origin: Float[np.ndarray, " d"]
     axes: Float[np.ndarray, "2 d"]  # orthonormal
 
@@ -131,6 +137,7 @@ def plane_through(found: Moments, classes: tuple[int, int, int]) -> Plane:
 
 
 def present_means(found: Moments) -> ClassVectors:
+    """The means of the classes that have images."""
     return found.centre[found.n > 0]
 
 
@@ -169,7 +176,7 @@ def most_similar(means: ClassVectors) -> Int[np.ndarray, " k"]:
 
 
 def drop_diagonal(between: ClassMatrix) -> ClassMatrix:
-    """Without the diagonal: what is left out, like what is missing, never is a maximum."""
+    """The matrix without its diagonal: what is left out, like what is missing, never is a maximum."""
     k = len(between)
     off = np.where(np.eye(k, dtype=bool) | np.isnan(between), -np.inf, between)
     # A row with no other class at all is missing altogether.

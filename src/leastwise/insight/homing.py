@@ -36,7 +36,7 @@ class Homing:
 
 
 def measure_homing(full: Evidence, without: Mapping[int, Evidence], condition: str) -> Homing:
-    """From an audit of the full model and one of each model retrained without a class, attacked anew.
+    """Count what comes home, from audits of the full model and of each retrained without a class, attacked anew.
 
     A retrained model may have kept its k outputs or have one less: its classes are recognised by their names.
     Everything that is wrong under attack counts, also what was wrong without one, as in Tian's Fig. 4.

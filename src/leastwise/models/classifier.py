@@ -149,6 +149,7 @@ def logits_of(output: object) -> Tensor:
 
 
 def check_normalisation(mean: Sequence[float], std: Sequence[float]) -> None:
+    """Refuse a mean and std that do not belong together or that divide by 0."""
     if len(mean) != len(std):
         raise ValueError(f"mean and std need one number per channel each, but saw {len(mean)} and {len(std)}")
     if not (all(math.isfinite(m) for m in mean) and all(math.isfinite(s) and s > 0 for s in std)):

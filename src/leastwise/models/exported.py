@@ -45,6 +45,7 @@ def shield(net: Any) -> Any:
 
 
 def load_exported(path: Path, shape: Shape, k: int, trust: bool) -> ForeignNetwork:
+    """The exported program in a file, if the user trusts it, with its input compared with the data."""
     if not trust:
         raise ValueError(f"loading {path} can run code that is inside it: add --trust if you trust where it comes from")
     try:
@@ -59,6 +60,7 @@ def load_exported(path: Path, shape: Shape, k: int, trust: bool) -> ForeignNetwo
 
 
 def check_program(path: Path, program: ExportedProgram, shape: Shape, k: int) -> None:
+    """Refuse a program that takes other images or gives another number of classes."""
     sizes: dict[str, Any] = {n.name: getattr(n.meta.get("val"), "shape", None) for n in program.graph.nodes}
     inputs, outputs = program.graph_signature.user_inputs, program.graph_signature.user_outputs
     if len(inputs) != 1 or sizes.get(str(inputs[0])) is None:

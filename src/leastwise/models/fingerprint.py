@@ -36,6 +36,7 @@ def class_parts(cls: type, seen: set[int]) -> Iterator[bytes]:
 
 
 def module_parts(net: nn.Module, seen: set[int] | None = None) -> Iterator[bytes]:
+    """The layers of a network with their settings, the code that is the user's own, and all tensors."""
     seen = set() if seen is None else seen
     for name, module in net.named_modules():
         settings = {key: value for key, value in vars(module).items() if key != "training" and is_plain(value)}
@@ -62,6 +63,7 @@ def module_parts(net: nn.Module, seen: set[int] | None = None) -> Iterator[bytes
 
 
 def tensor_parts(value: Tensor) -> Iterator[bytes]:
+    """The type, shape and bytes of a tensor."""
     yield str(value.dtype).encode()
     yield str(tuple(value.shape)).encode()
     yield value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
@@ -77,6 +79,7 @@ def callable_parts(function: Callable[..., Any], seen: set[int] | None = None) -
 
 
 def object_parts(value: object, seen: set[int]) -> Iterator[bytes]:
+    """The class of an object, the code of its `__call__`, and what it holds."""
     yield name_of(value)
     yield from value_parts(vars(type(value)).get("__call__"), seen)
     for key, held in sorted(getattr(value, "__dict__", {}).items()):
@@ -86,6 +89,7 @@ def object_parts(value: object, seen: set[int]) -> Iterator[bytes]:
 
 
 def value_parts(value: object, seen: set[int]) -> Iterator[bytes]:
+    """Any value that code may hold, each object once."""
     if is_plain(value) or isinstance(value, complex | bytes):
         yield repr(value).encode()
         return
@@ -123,6 +127,7 @@ def value_parts(value: object, seen: set[int]) -> Iterator[bytes]:
 
 
 def function_parts(function: FunctionType, seen: set[int]) -> Iterator[bytes]:
+    """The code of a function, its defaults, and the values that it closes over or reads."""
     yield from value_parts(function.__code__, seen)
     yield from value_parts((function.__defaults__, function.__kwdefaults__), seen)
     for cell in function.__closure__ or ():
@@ -144,9 +149,11 @@ def names_in(code: CodeType) -> set[str]:
 
 
 def name_of(value: object) -> bytes:
+    """The qualified name of a function or class, or of the class of a value."""
     named = value if hasattr(value, "__qualname__") else type(value)
     return f"{getattr(named, '__module__', '')}.{getattr(named, '__qualname__', '')}".encode()
 
 
 def is_plain(value: object) -> bool:
+    """Whether a value is a number, a text, nothing, or a tuple of these."""
     return isinstance(value, int | float | str | None) or (isinstance(value, tuple) and all(map(is_plain, value)))

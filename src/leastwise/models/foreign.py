@@ -55,6 +55,7 @@ def check_stated_input(path: Path, takes: Sequence[Any], shape: Shape) -> None:
 
 
 def check_outputs(path: Path, outputs: int, k: int) -> None:
+    """Refuse a network with another number of outputs than the data has classes."""
     if outputs != k:
         raise ValueError(
             f"{path} has {outputs} outputs, but the data has {k} classes: "
@@ -63,4 +64,5 @@ def check_outputs(path: Path, outputs: int, k: int) -> None:
 
 
 def format_numbers(values: Sequence[float]) -> str:
+    """Numbers with four digits, for a sentence."""
     return ", ".join(f"{value:.4g}" for value in values)

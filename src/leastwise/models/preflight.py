@@ -22,6 +22,8 @@ PIXEL_TOLERANCE = 1e-6
 
 
 class Concern(NamedTuple):
+    """Something doubtful, and whether the user may go on all the same."""
+
     text: str
     serious: bool  # refused unless forced
 
@@ -63,6 +65,7 @@ def find_concerns(model: nn.Module, x: Images, k: int, *, gradients: bool, y: La
 
 
 def check_images(model: nn.Module, x: Images) -> None:
+    """Refuse images that the model's normalisation or the attacks cannot work with."""
     if isinstance(model, Classifier) and model.mean and len(model.mean) != x.shape[1]:
         raise ValueError(f"mean and std have {len(model.mean)} channels, but the images have {x.shape[1]}")
     if not bool(x.isfinite().all()):
@@ -78,6 +81,7 @@ def check_images(model: nn.Module, x: Images) -> None:
 
 
 def check_labels(y: Labels, b: int, k: int) -> None:
+    """Refuse labels that are too few or that are not the number of a class."""
     if len(y) != b:
         raise ValueError(f"there must be one label per image, but saw {len(y)} for {b} images")
     low, high = int(y.min()), int(y.max())
@@ -110,6 +114,7 @@ def compute_logits(model: nn.Module, x: Images, k: int) -> Logits:
 
 
 def run_model(model: nn.Module, x: Images) -> object:
+    """What the model answers; if it fails, a sentence with its own words."""
     try:
         return model(x)
     except NoLogits:
@@ -119,6 +124,7 @@ def run_model(model: nn.Module, x: Images) -> object:
 
 
 def doubt_pixels(x: Images) -> Iterator[Concern]:
+    """Concerns about images that seem to be scaled wrongly."""
     brightest = float(x.max())
     if brightest <= 1 / 255 + PIXEL_TOLERANCE:
         yield Concern(
@@ -146,6 +152,7 @@ def doubt_logits(z: Logits) -> Iterator[Concern]:
 
 
 def doubt_accuracy(z: Logits, y: Labels) -> Iterator[Concern]:
+    """A concern if the model is right no more often than a guess."""
     n, k = z.shape
     right = int((z.argmax(dim=1) == y.to(z.device)).sum())
     # 2.33 standard deviations: a guesser exceeds this once in a hundred times.
@@ -188,6 +195,7 @@ def logits_one_by_one(model: nn.Module, x: Images, k: int) -> Logits:
 
 
 def doubt_gradient(model: nn.Module, x: Images) -> Iterator[Concern]:
+    """Concerns about input gradients that are zero or not finite."""
     at = x.detach().clone().requires_grad_()
     with torch.enable_grad():
         z = run_model(model, at)

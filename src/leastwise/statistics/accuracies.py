@@ -96,4 +96,5 @@ def false_positive_rate(confusion: Int[np.ndarray, "k k"]) -> ClassValues:
 
 
 def ratio(part: float, whole: float) -> float:
+    """The quotient; NaN where it would divide by 0."""
     return part / whole if whole else float("nan")

@@ -66,6 +66,7 @@ def pair_game(
 
 
 def expected_cost(counts: "np.ndarray", costs: "np.ndarray", confidence: float, bound: BoundFunction) -> float:
+    """A bound of a class's expected cost, from bounds of the probabilities of costing at least so much."""
     levels = np.unique(costs)
     steps = np.diff(levels)
     at_least = np.array([counts[costs >= level].sum() for level in levels[1:]], dtype=np.int64)
@@ -76,6 +77,7 @@ def expected_cost(counts: "np.ndarray", costs: "np.ndarray", confidence: float, 
 
 
 def check_costs(cost: Costs, k: int) -> None:
+    """Refuse a cost matrix of another size, or with entries that are negative or not finite."""
     if cost.shape != (k, k) or not np.isfinite(cost).all() or (cost < 0).any():
         raise ValueError(
             f"a cost matrix of {k} classes is {k} × {k} numbers of at least 0 (rows true, columns predicted), "

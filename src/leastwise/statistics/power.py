@@ -59,10 +59,12 @@ def images_against_threshold(
 
 
 def quantiles(power: float, confidence: float, tests: int) -> tuple[float, float]:
+    """The normal quantiles of a two-sided test whose error is shared, and of its power."""
     return float(ndtri(1 - (1 - confidence) / (2 * tests))), float(ndtri(power))
 
 
 def check_request(difference: float, power: float, confidence: float, tests: int, *shares: float) -> None:
+    """Refuse differences, shares, powers and confidences that mean nothing."""
     if difference == 0:
         raise ValueError("no number of images shows a difference of 0: ask for the smallest that matters")
     for share in shares:

@@ -93,7 +93,7 @@ def variance_components(hits: Runs) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Of two models' class accuracies, over the classes both have; NaN where a model's classes are all equal."""
+    """How alike two models order the classes that both have; NaN where a model's classes are all equal."""
 
     classes: int
     kendall: float  # τ-b
@@ -102,6 +102,7 @@ class Agreement:
 
 
 def measure_agreement(a: ClassValues, b: ClassValues) -> Agreement:
+    """How alike two models order the classes, by three measures."""
     both = ~(np.isnan(a) | np.isnan(b))
     a, b = a[both], b[both]
     if len(a) < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
@@ -121,5 +122,6 @@ def find_dominated(scores: Float[np.ndarray, "m s"]) -> Bool[np.ndarray, " m"]:
 
 
 def correlation(a: "np.ndarray", b: "np.ndarray") -> float:
+    """Pearson's correlation."""
     a, b = a - a.mean(), b - b.mean()
     return float(a @ b / np.sqrt((a @ a) * (b @ b)))

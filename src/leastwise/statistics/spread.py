@@ -110,4 +110,5 @@ def homogeneity(correct: ClassCounts, n: ClassCounts, seed: int = 0) -> float:
 
 
 def pearson_statistic(k: Int[np.ndarray, "tables k"], m: ClassCounts, p: float) -> Float[np.ndarray, " tables"]:
+    """Pearson's chi-square of right answers against equal accuracy, for many tables at once."""
     return ((k - m * p) ** 2 / m).sum(-1) / (p * (1 - p))

@@ -87,6 +87,7 @@ class ColorShape:
 
 
 def apply_operation(choice: Choice, v: Levels, noise: Noise) -> Levels:
+    """One operation on a batch, its strength drawn for each example."""
     if choice.name == "autocontrast":
         return pillow_ops.autocontrast(v)
     if choice.name == "equalise":

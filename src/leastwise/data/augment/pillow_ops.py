@@ -18,32 +18,34 @@ FIXED = 16  # Pillow finds nearest neighbours in fixed-point numbers with 16 fra
 
 
 def to_levels(x: Images) -> Levels:
+    """Pixels in [0, 1] as levels 0 to 255."""
     return (TOP * x).round().float()
 
 
 def to_pixels(v: Levels, dtype: torch.dtype) -> Images:
+    """Levels 0 to 255 as pixels in [0, 1]."""
     return v.to(dtype) / TOP
 
 
 def saturation(v: Levels, factor: PerExample) -> Levels:
-    """From grey (0) through the image (1) to more colourful; a grey image stays as it is."""
+    """Saturation goes from grey (0) through the image (1) to more colourful; a grey image stays as it is."""
     return blend(to_grey(v), v, factor)
 
 
 def brightness(v: Levels, factor: PerExample) -> Levels:
-    """From black (0) through the image (1)."""
+    """Brightness goes from black (0) through the image (1)."""
     return blend(torch.zeros_like(v), v, factor)
 
 
 def contrast(v: Levels, factor: PerExample) -> Levels:
-    """From the mean grey level, rounded (0), through the image (1)."""
+    """Contrast goes from the mean grey level, rounded (0), through the image (1)."""
     flat = to_grey(v).double().flatten(1)
     mean = (flat.sum(dim=1) / flat.shape[1] + 0.5).floor().float()
     return blend(mean.view(-1, 1, 1, 1), v, factor)
 
 
 def sharpness(v: Levels, factor: PerExample) -> Levels:
-    """From the image under a 3×3 filter of ones with a 5 in the middle (0) through the image (1).
+    """Sharpness goes from the image under a 3×3 filter of ones with a 5 in the middle (0) through the image (1).
 
     The outermost pixels have no full neighbourhood and keep their values.
     """
@@ -110,6 +112,7 @@ def look_up_pixels(x: Images, rows: Int[Tensor, " b #h #w"], cols: Int[Tensor, "
 
 
 def blend(plain: Float[Tensor, " b #c #h #w"], v: Levels, factor: PerExample) -> Levels:
+    """A point on the line from a plain image (0) through the image itself (1), cut off to levels as Pillow does."""
     return (plain + factor.float().view(-1, 1, 1, 1) * (v - plain)).clamp(0, TOP).floor()
 
 
@@ -124,8 +127,10 @@ def to_grey(v: Levels) -> Float[Tensor, "b 1 h w"]:
 
 
 def make_matrices(a: PerExample, b: PerExample, c: PerExample, d: PerExample) -> Float[Tensor, "b 2 2"]:
+    """A 2×2 matrix for each example, from its four entries."""
     return torch.stack([a, b, c, d], dim=1).view(-1, 2, 2)
 
 
 def to_fixed_point(value: Float[Tensor, "..."]) -> Int[Tensor, "..."]:
+    """The number in Pillow's fixed-point arithmetic."""
     return (value * (1 << FIXED) + 0.5).floor().long()

@@ -19,6 +19,8 @@ IDBH: dict[str, Chain] = {
 
 
 class NamedAugmentation(NamedTuple):
+    """An augmentation and the sentence that lists show beside its name."""
+
     augment: Chain
     about: str
 
@@ -39,6 +41,7 @@ AUGMENTATIONS: dict[str, NamedAugmentation] = {
 
 
 def find_augmentation(name: str) -> Chain:
+    """The augmentation of that name."""
     if name not in AUGMENTATIONS:
         raise ValueError(f"there is no augmentation {name!r}: choose {' or '.join(AUGMENTATIONS)}")
     return AUGMENTATIONS[name].augment

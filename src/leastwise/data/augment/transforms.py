@@ -18,6 +18,8 @@ from leastwise.data.augment.sampling import draw_below, draw_mask, interpolate
 
 @runtime_checkable
 class Augment(Protocol):
+    """What changes a batch of images; the noise decides how."""
+
     def __call__(self, x: Images, noise: Noise) -> Images: ...
 
 
@@ -166,6 +168,7 @@ def pixel_grid(x: Images) -> tuple[Tensor, Tensor]:
 
 
 def as_column(value: Labels) -> Tensor:
+    """A number per example, shaped to be compared with rows or columns of pixels."""
     return value[:, None, None]
 
 
@@ -184,10 +187,12 @@ def shift_window(place: Tensor, size: int, lost: Labels, noise: Noise) -> Tensor
 
 
 def check_probability(p: float) -> None:
+    """Refuse a probability outside [0, 1]."""
     if not 0 <= p <= 1:
         raise ValueError(f"a probability lies between 0 and 1, but saw {p}")
 
 
 def check_pixels(n: int, least: int) -> None:
+    """Refuse a number of pixels below the least that makes sense."""
     if n < least:
         raise ValueError(f"a number of pixels must be {least} or more, but saw {n}")

@@ -27,6 +27,7 @@ INSIDE: dict[Edge, Callable[[Indices, int], Indices]] = {
 
 
 def gaussian_blur(x: Images, noise: Noise, sigma: float) -> Images:  # noqa: ARG001 (every corruption has one form)
+    """Smoothing with a Gaussian of `sigma` pixels."""
     return smooth_image(x, sigma)
 
 
@@ -44,11 +45,12 @@ def glass_blur(x: Images, noise: Noise, sigma: float, shift: int, rounds: int) -
 
 
 def defocus_blur(x: Images, noise: Noise, radius: float, alias: float) -> Images:  # noqa: ARG001
+    """Convolution with a disk whose rim is softened by `alias`."""
     return convolve(x, make_disk(radius, alias).to(x))
 
 
 def motion_blur(x: Images, noise: Noise, radius: float, sigma: float) -> Images:
-    """Along an angle drawn from (-45, 45) degrees."""
+    """Blur along an angle drawn from (-45, 45) degrees."""
     return blur_along(x, radius, sigma, 90 * noise.uniform((), x.dtype) - 45)
 
 

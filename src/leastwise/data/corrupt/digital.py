@@ -39,7 +39,7 @@ def saturate(x: Images, noise: Noise, factor: float, offset: float) -> Images:  
 
 
 def jpeg_compression(x: Images, noise: Noise, quality: int) -> Images:  # noqa: ARG001
-    """Through the JPEG encoder and decoder of Pillow."""
+    """The image after the JPEG encoder and decoder of Pillow."""
 
     def compress(image: Image.Image) -> Image.Image:
         file = BytesIO()
@@ -87,6 +87,7 @@ def affine_places(x: Images, noise: Noise, jitter: float) -> tuple[Float[Tensor,
 
 
 def pixel_places(x: Images) -> tuple[Float[Tensor, "h w"], Float[Tensor, "h w"]]:
+    """The row and the column of every pixel."""
     rows, columns = torch.meshgrid(
         *(torch.arange(n, dtype=x.dtype, device=x.device) for n in x.shape[2:]), indexing="ij"
     )
@@ -104,7 +105,7 @@ def sample_bilinear(x: Images, rows: Float[Tensor, "b h w"], columns: Float[Tens
 
 
 def change_each_image(x: Images, change: Callable[[Image.Image], Image.Image]) -> Images:
-    """Through Pillow, image by image, with 8 bits."""
+    """What Pillow makes of each image, with 8 bits."""
     changed = [np.asarray(change(image)).reshape(*x.shape[2:], -1) for image in to_pillow(x)]
     return torch.from_numpy(np.stack(changed)).permute(0, 3, 1, 2).to(x) / 255
 

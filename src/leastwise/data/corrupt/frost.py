@@ -58,6 +58,7 @@ def make_veils() -> Float[Tensor, "5 n n"]:
 
 
 def make_veil(noise: Noise) -> Float[Tensor, "n n"]:
+    """One texture: stems that leave seeds, branches on them, and needles on those."""
     stems = seed_stems(noise.fork("stems"))
     branches = grow_branches(stems, noise.fork("branches"), BRANCH_SPACING, 0.42)
     needles = grow_branches(branches, noise.fork("needles"), NEEDLE_SPACING, 0.45)

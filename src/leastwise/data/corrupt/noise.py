@@ -43,4 +43,5 @@ def shot_noise(x: Images, noise: Noise, rate: float) -> Images:
 
 
 def normal_like(x: Images, noise: Noise) -> Images:
+    """A standard normal number for every pixel."""
     return noise.normal(tuple(x.shape[1:]), x.dtype)

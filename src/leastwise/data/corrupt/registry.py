@@ -37,6 +37,8 @@ TIE = 1e-9
 
 
 class CorruptionKind(NamedTuple):
+    """What a corruption is: its function, its parameters at both sizes, and how it is listed."""
+
     apply: Callable[..., Images]  # pixels in float64, noise, parameters -> pixels, not clipped
     cifar: tuple[SeverityParameters, ...]
     imagenet: tuple[SeverityParameters, ...]
@@ -77,11 +79,11 @@ class Corruption:
         return ((255 * self.apply_unrounded(x, noise) + TIE).round() / 255).to(x.dtype)
 
     def apply_unrounded(self, x: Images, noise: Noise) -> Float[Tensor, "b c h w"]:
-        """Before rounding to 8 bits, but clipped to [0, 1]; in float64."""
+        """The corrupted images before rounding to 8 bits, but clipped to [0, 1]; in float64."""
         return self.apply_raw(x, noise).clamp(0, 1)
 
     def apply_raw(self, x: Images, noise: Noise) -> Float[Tensor, "b c h w"]:
-        """Before clipping and rounding, in float64. (JPEG and pixelate are in 8 bits by nature.)"""
+        """The corrupted images before clipping and rounding, in float64. JPEG and pixelate have 8 bits by nature."""
         b, c, h, w = x.shape
         if c not in (1, 3) or min(h, w) < SMALLEST:
             raise ValueError(

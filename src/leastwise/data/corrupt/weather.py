@@ -135,6 +135,7 @@ def make_plasma(noise: Noise, side: int, decay: float) -> Float[Tensor, "b n n"]
 
 
 def to_grey(x: Images) -> Float[Tensor, "b 1 h w"]:
+    """The luma of the image as one channel."""
     weights = torch.tensor(LUMA, dtype=x.dtype, device=x.device).view(1, 3, 1, 1)
     return x if x.shape[1] == 1 else (x * weights).sum(dim=1, keepdim=True)
 

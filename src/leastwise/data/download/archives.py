@@ -20,6 +20,8 @@ DownloadCallback = Callable[[str, int, int], None]  # what is going on, bytes do
 
 @runtime_checkable
 class Readable(Protocol):
+    """What can be read piece by piece: a file or a member of an archive."""
+
     def read(self, size: int = -1, /) -> bytes: ...
 
 
@@ -83,6 +85,7 @@ def list_members(path: Path) -> Iterator[tuple[str, Callable[[], AbstractContext
 
 
 def open_member(archive: tarfile.TarFile, info: tarfile.TarInfo) -> AbstractContextManager[Readable]:
+    """A regular file of a tar archive, opened."""
     content = archive.extractfile(info)
     assert content is not None, "only regular files are opened"
     return content

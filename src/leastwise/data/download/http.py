@@ -21,6 +21,7 @@ class Unreachable(ValueError):
 
 
 def part_path(file: File, folder: Path) -> Path:
+    """Where the part of a file that has come so far is kept."""
     return folder / f"{file.md5}-{file.name}.part"
 
 
@@ -51,6 +52,7 @@ def download(file: File, folder: Path, watch: DownloadCallback) -> Path:
 
 
 def file_size(path: Path) -> int:
+    """The bytes that are there; 0 if there is no file."""
     return path.stat().st_size if path.exists() else 0
 
 
@@ -92,6 +94,7 @@ def parse_content_range(header: str) -> tuple[int, int]:
 
 
 def refuse_other_size(seen: int, file: File) -> None:
+    """Refuse an answer that announces another size than the file is known to have."""
     if seen != file.size:
         raise Unreachable(
             f"{file.address} answered with {seen:,} bytes instead of {file.size:,}: is a login page in between?"
@@ -99,6 +102,7 @@ def refuse_other_size(seen: int, file: File) -> None:
 
 
 def verify_checksum(path: Path, file: File) -> None:
+    """Refuse a file whose MD5 sum is not the published one."""
     if not path.is_file():
         raise ValueError(f"there is no file {path}: it should be what {file.address} gives")
     seen = hash_file(path, "md5")
@@ -109,11 +113,13 @@ def verify_checksum(path: Path, file: File) -> None:
 
 
 def hash_file(path: Path, kind: str) -> str:
+    """The digest of a file, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, kind).hexdigest()
 
 
 def copy_chunks(source: Readable, target: IO[bytes], watch: Callable[[int], None], done: int = 0) -> None:
+    """Copy piece by piece, telling how many bytes are done, until all is on the disk."""
     while chunk := source.read(CHUNK):
         target.write(chunk)
         done += len(chunk)

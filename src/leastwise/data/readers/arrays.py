@@ -64,6 +64,7 @@ def read_npz(path: Path, prefix: str = "") -> Dataset:
 
 
 def read_two_levels(path: Path, prefix: str) -> Dataset:
+    """A data set with fine and coarse labels; the coarse ones are its superclasses."""
     images, fine, coarse = (read_member(path, prefix + name) for name in ("images", "fine_labels", "coarse_labels"))
     fine_names, coarse_names = (decode_names(read_member(path, name)) for name in ("fine_names", "coarse_names"))
     return Dataset.of(with_channels_first(images), fine, fine_names).with_groups(
@@ -72,6 +73,7 @@ def read_two_levels(path: Path, prefix: str) -> Dataset:
 
 
 def decode_names(names: np.ndarray) -> list[str]:
+    """Class names as text, whichever way numpy stored them."""
     if names.ndim != 1:
         raise ValueError(f"names need the shape [classes], but have {list(names.shape)}")
     return [
@@ -80,6 +82,7 @@ def decode_names(names: np.ndarray) -> list[str]:
 
 
 def describe_error(error: Exception) -> str:
+    """What an error says, in one line that a terminal can show."""
     return escape_unprintable(one_line(error)) or type(error).__name__
 
 
@@ -131,7 +134,7 @@ def map_array(path: Path, start: int, head: tuple[tuple[int, ...], bool, np.dtyp
 
 
 def check_size(announced: int, held: int) -> None:
-    """Before numpy believes it and asks for the memory."""
+    """Refuse an array that announces more than its file holds, before numpy asks for the memory."""
     if announced > held:
         raise ValueError(f"{announced:,} bytes are announced, but {held:,} are there")
 
@@ -157,6 +160,7 @@ def read_npy(path: Path) -> Dataset:
 
 
 def map_npy(path: Path) -> np.ndarray:
+    """The array of a `.npy` file, not read until it is used."""
     try:
         with path.open("rb") as file:
             head, begin = read_header(file), file.tell()

@@ -124,6 +124,7 @@ def read_sheets(folder: Path, split: str) -> LabelledImages:
 
 
 def join_parts(parts: Sequence[LabelledImages]) -> LabelledImages:
+    """The images and labels of several files, one after the other."""
     images, labels = zip(*parts, strict=True)
     return np.concatenate(images), np.concatenate(labels)
 

@@ -44,6 +44,7 @@ class ArrowImages:
 
 
 def encoded_image(column: Any, row: int) -> bytes:
+    """The bytes of the encoded image in a row."""
     value = column[row].as_py()
     content = value.get("bytes") if isinstance(value, dict) else None
     if not isinstance(content, bytes):
@@ -52,6 +53,7 @@ def encoded_image(column: Any, row: int) -> bytes:
 
 
 def decode_pixels(content: bytes, channels: int, crop: int | None) -> UInt8[np.ndarray, "c h w"]:
+    """The pixels of an encoded image, with as many channels as the others."""
     try:
         with Image.open(io.BytesIO(content)) as image:
             check_readable(image)
@@ -65,6 +67,7 @@ def decode_pixels(content: bytes, channels: int, crop: int | None) -> UInt8[np.n
 
 
 def is_huggingface(folder: Path) -> bool:
+    """Whether `save_to_disk` wrote this folder."""
     return (folder / "dataset_dict.json").is_file() or (folder / "dataset_info.json").is_file()
 
 
@@ -100,6 +103,7 @@ def read_huggingface(folder: Path, split: str, size: int | None = None) -> Datas
 
 
 def first_shape(content: bytes, folder: Path) -> tuple[int, int, int]:
+    """Channels, height and width of the first image, which all others must have."""
     try:
         with silence_pillow(), Image.open(io.BytesIO(content)) as first:
             return 1 if first.mode == "L" or is_sixteen_bit(first) else 3, first.height, first.width
@@ -108,6 +112,7 @@ def first_shape(content: bytes, folder: Path) -> tuple[int, int, int]:
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file, or a sentence on why there is none."""
     try:
         value = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
@@ -120,6 +125,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
 
 def only_column(features: dict[str, Any], kind: str, folder: Path) -> str:
+    """The name of the only column of a kind."""
     # A column of lists is described by a list.
     named = [name for name, feature in features.items() if isinstance(feature, dict) and feature.get("_type") == kind]
     if len(named) != 1:
@@ -128,6 +134,7 @@ def only_column(features: dict[str, Any], kind: str, folder: Path) -> str:
 
 
 def read_arrow_table(folder: Path) -> Any:
+    """All Arrow files of a folder as one table that is mapped into memory."""
     try:
         import pyarrow
     except ImportError:

@@ -63,6 +63,7 @@ class ImageFiles:
 
 
 def decode_file(path: Path, crop: int | None) -> UInt8[np.ndarray, "c h w"]:
+    """The pixels of a file, cropped if that was asked for."""
     try:
         with Image.open(path) as image:
             check_readable(image)
@@ -100,7 +101,7 @@ def check_readable(image: Image.Image) -> None:
 
 
 def to_eight_bit(image: Image.Image, mode: str) -> Image.Image:
-    """As "L" or "RGB" with 0 … 255. 65535 / 255 = 257, and Pillow's own conversion would cut off above 255."""
+    """The image as "L" or "RGB" with 0 … 255: 65535 / 255 = 257, where Pillow's own conversion cuts off above 255."""
     if is_sixteen_bit(image):
         image = Image.fromarray(((np.asarray(image).astype(np.int64) + 128) // 257).astype(np.uint8))
     if image.mode == "P" and "transparency" in image.info:
@@ -118,7 +119,7 @@ def crop_centre(image: Image.Image, side: int) -> Image.Image:
 
 
 def is_image(path: Path) -> bool:
-    """By its name; whether it can be read is found out when it is examined."""
+    """Whether its name is that of an image; whether it can be read is found out when it is examined."""
     return path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
 
 
@@ -145,6 +146,7 @@ def list_images(folder: Path) -> list[Path]:
 
 
 def list_folders(folder: Path) -> list[Path]:
+    """The folders inside a folder that are not hidden, in the order of their names."""
     return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
@@ -193,6 +195,7 @@ def make_dataset(
 def describe_files(
     folder: Path, files: Sequence[tuple[Path, int]], found: Sequence[ExaminedFile], data: Dataset
 ) -> list[str]:
+    """What the reader should know: files left out, files converted, classes without images."""
     bad = [(path, one.fault) for (path, _), one in zip(files, found, strict=True) if one.fault]
     grey = [path for (path, _), one in zip(files, found, strict=True) if one.mode in ("1", "L", "LA", "I;16")]
     empty = [name for name, n in zip(data.names, data.counts, strict=True) if n == 0]
@@ -209,10 +212,12 @@ def describe_files(
 
 
 def count_text(n: int, one: str, many: str = "") -> str:
+    """`1 file`, `2 files`."""
     return f"{n} {one if n == 1 else many or one + 's'}"
 
 
 def name_some(names: Sequence[str]) -> str:
+    """The first few names, as a terminal can show them."""
     return ", ".join(map(escape_unprintable, names[:SHOWN])) + (" …" if len(names) > SHOWN else "")
 
 
@@ -239,6 +244,7 @@ def examine_files(paths: Sequence[Path], folder: Path, watch: ProgressCallback) 
 
 
 def make_stamp(path: Path, folder: Path) -> str:
+    """What changes when a file does: its name, size and time."""
     try:
         facts = path.stat()
     except OSError:  # a broken link, or a folder that may not be entered
@@ -262,6 +268,7 @@ def remember(memory: Path, known: dict[str, ExaminedFile], stamps: Sequence[str]
 
 
 def examine_file(path: Path) -> ExaminedFile:
+    """Decode one file to find its size, mode and digest, or the fault that keeps it from being read."""
     digest = ""
     try:
         if not stat.S_ISREG(path.stat().st_mode):

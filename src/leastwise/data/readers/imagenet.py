@@ -45,6 +45,7 @@ def read_imagenet(
 
 
 def read_labelled(folder: Path, split: str, ids: Sequence[str], *, size: int, watch: ProgressCallback) -> Dataset:
+    """A split of class folders, or of one folder with labels written beside it."""
     place = folder / split
     if not place.is_dir():
         raise FileNotFoundError(2, "there is no such folder", str(place))
@@ -71,6 +72,7 @@ def read_labelled(folder: Path, split: str, ids: Sequence[str], *, size: int, wa
 
 
 def list_flat_images(folder: Path) -> list[Path]:
+    """The images directly inside a folder, in the order of their names."""
     return sorted(path for path in folder.iterdir() if is_image(path) and not path.is_dir())
 
 
@@ -90,6 +92,7 @@ def read_annotations(folder: Path, split: str) -> Mapping[str, Annotation]:
 
 
 def read_tiny_annotations(path: Path) -> Mapping[str, Annotation]:
+    """The classes in Tiny-ImageNet's `val_annotations.txt`."""
     labels = {}
     for number, line in enumerate(read_text(path).splitlines(), start=1):
         words = line.split()
@@ -101,6 +104,7 @@ def read_tiny_annotations(path: Path) -> Mapping[str, Annotation]:
 
 
 def read_kaggle_annotations(path: Path) -> Mapping[str, Annotation]:
+    """The classes in Kaggle's `LOC_val_solution.csv`."""
     rows = csv.DictReader(read_text(path).splitlines())
     missing = {"ImageId", "PredictionString"} - set(rows.fieldnames or ())
     if missing:

@@ -57,6 +57,7 @@ def read_idx_set(folder: Path, split: str, names: tuple[str, ...]) -> Dataset:
 
 
 def find_idx_file(folder: Path, name: str) -> Path:
+    """The file of that name, compressed or not."""
     found = [path for path in (folder / name, folder / f"{name}.gz") if path.is_file()]
     if not found:
         raise FileNotFoundError(2, "there is no such file, nor one ending in .gz", str(folder / name))

@@ -22,6 +22,8 @@ ALLOWED: dict[tuple[str, str], Any] = {
 
 
 class PlainUnpickler(pickle.Unpickler):
+    """An unpickler that builds arrays and refuses to name any other code."""
+
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in ALLOWED:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}, which is code")

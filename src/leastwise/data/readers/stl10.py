@@ -27,5 +27,6 @@ class Columns:
 
 
 def read_stl10(folder: Path, split: str) -> Dataset:
+    """A split of STL-10, with its two superclasses."""
     labels = np.frombuffer((folder / f"{split}_y.bin").read_bytes(), np.uint8).astype(np.int64)
     return Dataset.of(Columns(folder / f"{split}_X.bin"), labels - 1, STL10).with_groups(STL10_GROUPS)

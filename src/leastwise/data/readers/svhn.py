@@ -21,6 +21,8 @@ MOST_UNPACKED, MOST_PACKING = 64 << 20, 500  # bytes that any array may unpack t
 
 
 class Element(NamedTuple):
+    """One part of a MATLAB file: its kind and its bytes."""
+
     kind: int
     content: bytes
 
@@ -69,6 +71,7 @@ def read_elements(content: bytes, order: str) -> Iterator[Element]:
 
 
 def unpack_element(content: bytes) -> bytes:
+    """The content of a compressed part, unless it is there to fill the memory."""
     most = max(MOST_UNPACKED, MOST_PACKING * len(content))
     try:
         engine = zlib.decompressobj()
@@ -106,6 +109,7 @@ def read_numeric(content: bytes, order: str, wanted: Collection[str]) -> tuple[s
 
 
 def read_svhn(folder: Path, split: str) -> Dataset:
+    """A split of the cropped digits; label 10 becomes class 0."""
     path = folder / f"{split}_32x32.mat"
     if not path.is_file():
         raise FileNotFoundError(2, "there is no such file", str(path))

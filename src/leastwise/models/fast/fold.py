@@ -76,7 +76,7 @@ class NetworkCopy:
 
 
 def named_tensors(net: nn.Module) -> dict[str, Tensor]:
-    """By name, those that a state dict leaves out included."""
+    """All tensors by name, those that a state dict leaves out included."""
     return dict([*net.named_parameters(remove_duplicate=False), *net.named_buffers(remove_duplicate=False)])
 
 
@@ -108,6 +108,7 @@ class Tracer(fx.Tracer):
 
 
 def fold_graph(net: nn.Module, x: Images) -> NetworkCopy:
+    """Fold in the traced graph, where it is plain what follows what."""
     twin = freeze(copy.deepcopy(net))
     flat = {layer for layer, output in record_outputs(twin, x) if output.dim() == 2 or not isinstance(layer, nn.Linear)}
     traced = fx.GraphModule(twin, Tracer().trace(twin))
@@ -235,6 +236,7 @@ def is_foldable_norm(module: nn.Module) -> bool:
 
 
 def fold_into(layer: nn.Module, norm: nn.Module) -> None:
+    """Give the layer the weights that do the work of the BatchNorm behind it too."""
     weight, bias = fold_weights(layer, norm)
     layer.weight, layer.bias = nn.Parameter(weight, requires_grad=False), nn.Parameter(bias, requires_grad=False)
 
@@ -263,11 +265,13 @@ def scale_and_shift(norm: nn.Module) -> tuple[Tensor, Tensor]:
 
 
 def freeze(net: nn.Module) -> nn.Module:
+    """The network in evaluation mode with parameters that take no gradient."""
     return net.eval().requires_grad_(False)
 
 
 @contextmanager
 def skip_shape_checks() -> Iterator[None]:
+    """Let tracing pass without shape checks: a proxy has no shape."""
     before = shape_checks.jaxtyping_disable
     shape_checks.update("jaxtyping_disable", True)
     try:

@@ -53,7 +53,7 @@ CANDIDATES = (Form(channels_last=True), Form(folded=True), Form(folded=True, cha
 
 
 class FormDifference(NamedTuple):
-    """Between two forms on one batch: the largest logit error over the largest logit, the input gradient's relative
+    """How two forms differ on a batch: the largest logit error over the largest logit, the input gradient's relative
     L2 error, and the share of pixels whose gradient has the same sign."""
 
     logits: float
@@ -121,6 +121,7 @@ def prepare(
 
 
 def choose_form(model: Classifier, x: Images, form: Form | None, *, seconds: float, compiled: bool) -> Prepared:
+    """The fastest of the forms that agree with the original, by a short trial on the batch."""
     original = put_in_form(model, ORIGINAL, x)
     wanted: tuple[Form, ...] = CANDIDATES if form is None else (form,)
     if form is None and compiled and (shutil.which("c++") or x.device.type != "cpu"):
@@ -167,10 +168,12 @@ def attack_step(model: nn.Module, x: Images) -> tuple[Logits, Images]:
 
 
 def measure_difference(model: nn.Module, other: nn.Module, x: Images) -> FormDifference:
+    """How far one attack step of another form is from that of the model."""
     return compare_steps(attack_step(model, x), attack_step(other, x))
 
 
 def compare_steps(given: tuple[Logits, Images], other: tuple[Logits, Images]) -> FormDifference:
+    """The difference of two attack steps."""
     (z, g), (z2, g2) = given, other
     return FormDifference(
         relative_error((z - z2).abs().max(), z.abs().max()),
@@ -197,4 +200,5 @@ def time_in_turns(works: Sequence[Callable[[], object]], rounds: int, seconds: f
 
 
 def ratios(given: list[float], other: list[float]) -> list[float]:
+    """Each time of the first over the time of the second in the same turn."""
     return [a / b for a, b in zip(given, other, strict=True)]

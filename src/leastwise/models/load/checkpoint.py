@@ -77,6 +77,7 @@ def save_checkpoint(
 
 
 def write_torch(path: Path, content: dict[str, Any]) -> None:
+    """Write tensors and plain values in torch's format, whole or not at all."""
     buffer = io.BytesIO()
     torch.save(content, buffer)
     write_atomic(path, buffer.getvalue())
@@ -209,7 +210,7 @@ def restore_network(path: Path, state: StateDict, arch: str, *, shape: Shape, k:
 
 
 def advise_arch(found: Sequence[StateView], shape: Shape, k: int) -> str:
-    """Which --arch would do."""
+    """A sentence on which --arch would fit the weights."""
     exact, other = find_fitting(found, shape, k)
     if exact:
         return f"they fit {' and '.join(exact)}: use --arch {' or '.join(exact)}"
@@ -257,6 +258,7 @@ def find_state(content: dict[Any, Any], path: Path) -> tuple[StateDict, tuple[st
 
 
 def name_some(content: dict[Any, Any]) -> str:
+    """The first three entries of a file, for a sentence."""
     return ", ".join(map(str, list(content)[:3])) + (" …" if len(content) > 3 else "") or "nothing"
 
 

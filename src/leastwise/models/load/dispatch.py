@@ -54,6 +54,7 @@ def load_model(
 
 
 def load_foreign(path: Path, shape: Shape, names: Sequence[str], *, normalised: bool, trust: bool) -> ForeignNetwork:
+    """The network in another project's file or folder, by its suffix."""
     if path.suffix == ".pt2":
         return load_exported(path, shape, len(names), trust)
     if path.suffix == ".onnx":
@@ -66,6 +67,7 @@ def load_foreign(path: Path, shape: Shape, names: Sequence[str], *, normalised: 
 
 
 def check_exists(path: Path) -> Path:
+    """The path, or a sentence with what may be given instead."""
     if not path.exists():
         raise ValueError(
             f"there is no model {str(path)!r}: give a checkpoint, a Hugging Face folder, an .onnx or .pt2 file, "
@@ -75,6 +77,7 @@ def check_exists(path: Path) -> Path:
 
 
 def refuse_arch(spec: str | Path, arch: str | None) -> None:
+    """Refuse `--arch` for what brings its own network."""
     if arch is not None:
         raise ValueError(f"{spec} brings its own network: leave --arch out")
 
@@ -96,6 +99,7 @@ def check_same_task(spec: str, model: Classifier, shape: Shape, names: Sequence[
 
 
 def import_module_at(place: str) -> ModuleType:
+    """The Python module in a file, or of that name."""
     if place.endswith(".py"):
         path = Path(place)
         if not path.is_file():
@@ -127,6 +131,7 @@ def run_user_code(what: str, code: Callable[[], Any]) -> Any:
 
 
 def needs_one_argument(function: Callable[..., Any]) -> bool:
+    """Whether a function has to be given exactly one argument, as a function of images has."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # some builtins do not say

@@ -105,10 +105,12 @@ def load_pretrained(folder: Path, trust: bool) -> tuple[Any, list[str]]:
 
 
 def name_some(names: Sequence[str], most: int = 3) -> str:
+    """The first few names, for a sentence."""
     return ", ".join(names[:most]) + (" …" if len(names) > most else "")
 
 
 def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file of the folder, or a sentence on why there is none."""
     try:
         content = json.loads(path.read_text())
     except (OSError, ValueError) as error:
@@ -154,6 +156,7 @@ def read_sizes(processor: dict[str, Any]) -> tuple[int, ...]:
 
 
 def compare_labels(folder: Path, labels: dict[int, str], names: Sequence[str]) -> list[str]:
+    """A note if the model has other class names than the data."""
     theirs = [str(labels[c]) for c in sorted(labels)]
     unnamed = theirs == [f"LABEL_{c}" for c in range(len(theirs))] or list(names) == list(map(str, range(len(names))))
     if unnamed or [t.lower() for t in theirs] == [n.lower() for n in names]:

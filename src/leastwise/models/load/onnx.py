@@ -40,6 +40,7 @@ class Session:
 
 
 def load_onnx(path: Path, shape: Shape, k: int) -> ForeignNetwork:
+    """The ONNX file as a black box, its input and output compared with the data."""
     runtime = import_optional("onnxruntime", "onnx", f"the ONNX file {path}")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()

@@ -67,6 +67,7 @@ def list_views(state: StateDict) -> list[StateView]:
 
 
 def unwrap(view: StateView) -> Iterator[StateView]:
+    """The state dict without a wrapper's prefix, for each wrapper that there may be."""
     heads = {name.split(".")[0] for name in view.state}
     for head in heads if len(heads) == 1 else [w for w in WRAPPED if w in heads]:
         start = f"{head}."
@@ -88,6 +89,7 @@ def best_view(found: Sequence[StateView], made: Architecture, wanted: Sizes, k: 
 
 
 def find_misfit(state: StateDict, wanted: Sizes, k: int, optional: tuple[str, ...] = ()) -> Misfit:
+    """What is missing in a state dict, unknown to the network, or of another shape."""
     # Checkpoints from before torch 0.4.1 have no batch counters, and evaluation does not use them.
     needed = [name for name in wanted if not name.endswith("num_batches_tracked") and not name.startswith(optional)]
     missing = [name for name in needed if name not in state]
@@ -137,6 +139,8 @@ def is_wrapper(prefix: str) -> bool:
 
 
 class StoredNormalisation(NamedTuple):
+    """A mean and a std that were saved with a network, one number per channel."""
+
     mean: tuple[float, ...]
     std: tuple[float, ...]
     names: tuple[str, ...]  # of the entries it was found in

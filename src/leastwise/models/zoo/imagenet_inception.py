@@ -21,6 +21,8 @@ ROW, COLUMN = (1, 7), (7, 1)  # a 7x7 convolution in two steps
 
 
 class BlockA(nn.Module):
+    """Branches of 1x1, 5x5 and double 3x3 convolutions, and of pooling."""
+
     def __init__(self, inputs: int, pool: int) -> None:
         super().__init__()
         self.branch1x1 = unit(inputs, 64, 1)
@@ -53,6 +55,8 @@ class BlockB(nn.Module):
 
 
 class BlockC(nn.Module):
+    """Branches of 7-pixel convolutions along rows and columns, and of pooling."""
+
     def __init__(self, inputs: int, width: int) -> None:
         super().__init__()
         self.branch1x1 = unit(inputs, 192, 1)
@@ -92,6 +96,8 @@ class BlockD(nn.Module):
 
 
 class BlockE(nn.Module):
+    """Branches that end in 1x3 and 3x1 convolutions side by side, and of pooling."""
+
     def __init__(self, inputs: int) -> None:
         super().__init__()
         self.branch1x1 = unit(inputs, 320, 1)

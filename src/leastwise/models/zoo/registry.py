@@ -46,6 +46,8 @@ class Published(NamedTuple):
 
 
 class Architecture(NamedTuple):
+    """A network by name: how it is made, and what is published of it."""
+
     make: Callable[[Shape, int], nn.Module]  # image shape, number of classes -> network
     about: str
     size: ImageScale = "cifar"  # the images it is meant for: about 32 pixels, or about 224
@@ -156,6 +158,8 @@ ARCHITECTURES: dict[str, Architecture] = {
 
 
 class Part(NamedTuple):
+    """What a name can have behind a +: a change of the network that it makes."""
+
     change: Callable[[nn.Module], nn.Module]
     about: str
     is_head: bool

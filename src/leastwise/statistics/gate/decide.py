@@ -24,6 +24,8 @@ MOST_IMAGES = 10_000_000  # per class; a gate that would need more is not decide
 
 
 class GateOutcome(Enum):
+    """What a gate says of one demand."""
+
     PASS = "pass"
     FAIL = "fail"
     INCONCLUSIVE = "inconclusive"
@@ -50,6 +52,8 @@ class Result:
 
 @dataclass(frozen=True)
 class GateVerdict:
+    """One demand, what was decided, and the interval that it was decided on."""
+
     term: GateTerm
     outcome: GateOutcome
     estimate: float
@@ -71,6 +75,7 @@ def decide(
 
 
 def decide_term(term: GateTerm, result: Result, bases: Mapping[str, Result], confidence: float) -> GateVerdict:
+    """The verdict on one demand, with the number of images that would decide it if these do not."""
     detail = ""
     if term.measure == "drop":
         falls = measure_falls(term, result, bases)
@@ -81,7 +86,7 @@ def decide_term(term: GateTerm, result: Result, bases: Mapping[str, Result], con
 
     def estimate(times: float) -> GateEstimate:
         if term.measure == "drop":
-            return estimate_largest_fall(falls if times == 1 else falls.scaled(times), confidence)
+            return estimate_largest_fall(falls if times == 1 else falls.scale(times), confidence)
         return estimate_measure(
             term.measure, *((correct, n) if times == 1 else scale_counts(correct, n, times)), confidence
         )
@@ -124,6 +129,7 @@ def count_images_needed(decided: Callable[[float], bool], size: int) -> int | No
 
 
 def counts_of_condition(condition: str, result: Result, owner: str) -> tuple[ClassCounts, ClassCounts]:
+    """Right answers and images of each class under a condition, if the result has it."""
     if condition not in result.counts:
         raise ValueError(
             f"{owner} has no condition {condition!r}: use one of {', '.join(result.counts)}, or audit it first"
@@ -132,7 +138,7 @@ def counts_of_condition(condition: str, result: Result, owner: str) -> tuple[Cla
 
 
 def counts_for(term: GateTerm, result: Result) -> tuple[ClassCounts, ClassCounts]:
-    """Of the classes a term is about."""
+    """Right answers and images of the classes that a term is about."""
     correct, n = counts_of_condition(term.condition, result, "the result")
     if term.measure == "accuracy":
         if term.name not in result.names:

@@ -12,6 +12,8 @@ from leastwise.statistics.worst_class import minimum_bounds
 
 @dataclass(frozen=True)
 class GateEstimate:
+    """The value of a measure and an interval for its true value."""
+
     value: float
     low: float
     high: float
@@ -32,7 +34,8 @@ class ClassFalls:
     second_n: ClassCounts
     paired: bool
 
-    def scaled(self, times: float) -> "ClassFalls":
+    def scale(self, times: float) -> "ClassFalls":
+        """The same falls on `times` as many images."""
         return ClassFalls(
             *scale_counts(self.first, self.first_n, times),
             *scale_counts(self.second, self.second_n, times),
@@ -47,6 +50,7 @@ def scale_counts(correct: ClassCounts, n: ClassCounts, times: float) -> tuple[Cl
 
 
 def estimate_worst_accuracy(correct: ClassCounts, n: ClassCounts, confidence: float) -> GateEstimate:
+    """The lowest class accuracy, with bounds of the true minimum."""
     low, high = minimum_bounds(correct, n, confidence)
     accuracy = correct / n
     return GateEstimate(float(worst_accuracy(accuracy)), low, high, worst_class(accuracy))
@@ -59,7 +63,7 @@ def estimate_overall(correct: ClassCounts, n: ClassCounts, confidence: float) ->
 
 
 def estimate_macro(correct: ClassCounts, n: ClassCounts, confidence: float) -> GateEstimate:
-    """As `overall` when the classes are equally large, else Hoeffding's bound √(ln(2/α)/2·Σ 1/(C²·n_c))."""
+    """Bounds as of `overall` for equally large classes, else Hoeffding's √(ln(2/α)/2·Σ 1/(C²·n_c))."""
     if (n == n[0]).all():
         return estimate_overall(correct, n, confidence)
     value = float((correct / n).mean())
@@ -91,7 +95,7 @@ def estimate_variance(correct: ClassCounts, n: ClassCounts, confidence: float) -
 
 
 def estimate_accuracy(correct: ClassCounts, n: ClassCounts, confidence: float) -> GateEstimate:
-    """Of the only class given."""
+    """The accuracy of the only class given, with its exact interval."""
     low, high = exact_interval(correct, n, confidence)
     return GateEstimate(float(correct[0] / n[0]), float(low[0]), float(high[0]))
 
@@ -107,7 +111,7 @@ MEASURES = {
 
 
 def estimate_measure(measure: str, correct: ClassCounts, n: ClassCounts, confidence: float) -> GateEstimate:
-    """Over the classes that have images."""
+    """Any measure by its name, over the classes that have images."""
     present = np.flatnonzero(n > 0)
     found = MEASURES[measure](correct[present], n[present], confidence)
     return found if found.index is None else GateEstimate(found.value, found.low, found.high, int(present[found.index]))
