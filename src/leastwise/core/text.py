@@ -2,7 +2,7 @@
 
 import difflib
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 # Characters that turn the direction of the text that follows them.
 TURNING = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A))))
@@ -20,6 +20,11 @@ def nearest_name(word: str, choices: Iterable[str], likeness: float = LIKELY) ->
     """The choice most like the word, if any is as like it as `likeness`; 0 always finds one."""
     near = difflib.get_close_matches(word, list(choices), n=1, cutoff=likeness)
     return near[0] if near else None
+
+
+def name_some(names: Sequence[str], most: int = 3) -> str:
+    """The first few names, as a terminal can show them, and a sign that there are more."""
+    return ", ".join(map(escape_unprintable, names[:most])) + (" …" if len(names) > most else "")
 
 
 def one_line(text: object) -> str:

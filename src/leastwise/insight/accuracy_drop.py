@@ -6,9 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from leastwise.statistics.intervals import ClassValues, Hits, OneRun
+from leastwise.statistics.intervals import CONFIDENCE, ClassValues, Hits, OneRun
 
-CONFIDENCE = 0.95
 DRAWS = 2000  # of the bootstrap
 RESIDUE = 1e-9  # what rounding may leave of a sum that is 0, for each class
 

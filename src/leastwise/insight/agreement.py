@@ -7,9 +7,9 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtri
 
-from leastwise.insight.accuracy_drop import CONFIDENCE, DRAWS, IntervalEstimate, percentile_interval
+from leastwise.insight.accuracy_drop import DRAWS, IntervalEstimate, percentile_interval
 from leastwise.insight.confusion import SHUFFLES
-from leastwise.statistics.intervals import ClassValues
+from leastwise.statistics.intervals import CONFIDENCE, ClassValues
 
 Profiles = Float[np.ndarray, "m k"]  # class accuracies of several models
 MoreProfiles = Float[np.ndarray, "others k"]

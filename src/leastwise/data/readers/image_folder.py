@@ -21,14 +21,13 @@ from PIL import Image
 
 from leastwise.core.files import sha256, write_atomic
 from leastwise.core.progress import ProgressCallback, ignore_progress
-from leastwise.core.text import escape_unprintable, one_line
+from leastwise.core.text import name_some, one_line
 from leastwise.data.cache import cache_root
 from leastwise.data.classes import Groups
 from leastwise.data.dataset import Dataset
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp"})
 RESIZE = 256 / 224  # the shorter side before the centre crop, as a multiple of the crop (ImageNet's convention)
-SHOWN = 3  # names listed in a note
 BLOCK = 1024  # files waiting to be examined at a time
 REMEMBERED = 20  # blocks between two writings of the memory
 MEANING = b"2"  # of the memory; another number when `Found` comes to mean something else
@@ -214,11 +213,6 @@ def describe_files(
 def count_text(n: int, one: str, many: str = "") -> str:
     """`1 file`, `2 files`."""
     return f"{n} {one if n == 1 else many or one + 's'}"
-
-
-def name_some(names: Sequence[str]) -> str:
-    """The first few names, as a terminal can show them."""
-    return ", ".join(map(escape_unprintable, names[:SHOWN])) + (" …" if len(names) > SHOWN else "")
 
 
 def examine_files(paths: Sequence[Path], folder: Path, watch: ProgressCallback) -> list[ExaminedFile]:

@@ -17,6 +17,7 @@ from safetensors.torch import save as save_safetensors
 from torch import Tensor, nn
 
 from leastwise.core.files import write_atomic
+from leastwise.core.text import name_some
 from leastwise.core.types import Shape
 from leastwise.models.classifier import Classifier, TrainedOn
 from leastwise.models.foreign import check_outputs, format_numbers
@@ -252,14 +253,9 @@ def find_state(content: dict[Any, Any], path: Path) -> tuple[StateDict, tuple[st
         others = ", ".join(name for name in found if name != usual[0])
         return found[usual[0]], (f"{path} holds several sets of weights: {usual[0]} is used, not {others}",)
     raise ValueError(
-        f"{path} holds {len(found)} state dicts among {name_some(content)}: "
+        f"{path} holds {len(found)} state dicts among {name_some([str(entry) for entry in content]) or 'nothing'}: "
         "save the network's alone with torch.save(model.state_dict(), path)"
     )
-
-
-def name_some(content: dict[Any, Any]) -> str:
-    """The first three entries of a file, for a sentence."""
-    return ", ".join(map(str, list(content)[:3])) + (" …" if len(content) > 3 else "") or "nothing"
 
 
 def find_states(value: object, name: str = "", nesting: int = NESTING) -> Iterator[tuple[str, StateDict]]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from leastwise.core.text import error_with_type
+from leastwise.core.text import error_with_type, name_some
 from leastwise.core.types import Images, Shape
 from leastwise.models.foreign import ForeignNetwork, check_outputs, format_numbers, import_optional, silence_libraries
 from leastwise.models.load.checkpoint import read_torch
@@ -102,11 +102,6 @@ def load_pretrained(folder: Path, trust: bool) -> tuple[Any, list[str]]:
             "it is not a finished classifier, fine-tune it first"
         )
     return net, sorted(report["unexpected_keys"])
-
-
-def name_some(names: Sequence[str], most: int = 3) -> str:
-    """The first few names, for a sentence."""
-    return ", ".join(names[:most]) + (" …" if len(names) > most else "")
 
 
 def read_json(path: Path) -> dict[str, Any]:
