@@ -169,5 +169,5 @@ def test_printed_numbers_beside_ours() -> None:
 
 
 def test_an_unknown_paper_is_refused() -> None:
-    with pytest.raises(ValueError, match="choose benz2021"):
+    with pytest.raises(ValueError, match="choose ahn, benz2021, tian2021, tradeoff2022"):
         read_printed("madry2018")
