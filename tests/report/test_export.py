@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from leastwise.report.export import (
-    columns,
     escape_latex,
     escape_markdown,
+    example_columns,
     table_csv,
     table_latex,
     table_markdown,
@@ -88,7 +88,7 @@ def test_evidence_as_parquet_is_the_same_columns(tmp_path: Path) -> None:
     found = evidence(10, 4)
     write_parquet(found, tmp_path / "e.parquet")
     table = parquet.read_table(tmp_path / "e.parquet")
-    expected = columns(found)
+    expected = example_columns(found)
     assert table.column_names == list(expected)
     for name, column in expected.items():
         assert table[name].to_pylist() == column.tolist()

@@ -124,7 +124,7 @@ def escape_formula(cell: str) -> str:
 PER_EXAMPLE = tuple(f.name for f in fields(Record) if f.name not in SUMS)
 
 
-def columns(evidence: Evidence) -> dict[str, Any]:
+def example_columns(evidence: Evidence) -> dict[str, Any]:
     """One row per example and condition: id, label, class, condition, and everything recorded of it."""
     n, k = len(evidence.ids), len(evidence.conditions)
     names = np.array(evidence.names, dtype=object)
@@ -141,7 +141,7 @@ def columns(evidence: Evidence) -> dict[str, Any]:
 
 def write_csv(evidence: Evidence, path: Path) -> None:
     """Floats are written so that reading them gives the same float32."""
-    made = columns(evidence)
+    made = example_columns(evidence)
     texts = [
         [str(v) for v in column.tolist()] if column.dtype != np.float32 else list(map(str, column))
         for column in made.values()
@@ -156,7 +156,7 @@ def write_parquet(evidence: Evidence, path: Path) -> None:
         import pyarrow.parquet as pq
     except ModuleNotFoundError:
         raise ValueError('parquet needs pyarrow, which is not installed: pip install "leastwise[parquet]"') from None
-    table = pa.table({name: pa.array(column) for name, column in columns(evidence).items()})
+    table = pa.table({name: pa.array(column) for name, column in example_columns(evidence).items()})
     about = {"leastwise.recipe": evidence.recipe, "leastwise.key": evidence.key}
     out = io.BytesIO()
     pq.write_table(table.replace_schema_metadata(about), out, compression="zstd")

@@ -31,7 +31,7 @@ SHARES = (0.1, 0.2, 0.3)
 MANY = 200  # classes from which the groups of a ranking are left out: they take seconds and nobody reads them
 
 
-def fairness(evidence: Evidence, condition: str, cost: "np.ndarray | None" = None) -> dict[str, Any]:
+def measure_fairness(evidence: Evidence, condition: str, cost: "np.ndarray | None" = None) -> dict[str, Any]:
     """Everything papers report on the spread over classes; `cost` is of taking the row's class for the column's."""
     found = compute_stats(evidence, condition)
     accuracy = found.correct / np.where(found.n > 0, found.n, np.nan)

@@ -11,7 +11,7 @@ from leastwise.audit.masking import cautions
 from leastwise.core.counts import ClassFrame
 from leastwise.core.json_values import finite_or_none, with_nulls
 from leastwise.data.classes import Groups
-from leastwise.report.fairness import fairness
+from leastwise.report.fairness import measure_fairness
 from leastwise.report.leaderboard import leaderboard
 from leastwise.report.security_curves import Curve, curves, nearest_mistakes
 from leastwise.statistics.intervals import CONFIDENCE, wilson_interval
@@ -45,12 +45,12 @@ def summarise(
             for row, name in enumerate(frame.conditions)
         },
         "curves": {one.attack: curve_numbers(one) for one in curves(evidence)},
-        "fairness": {name: fairness(evidence, name, cost) for name in frame.conditions},
-        "provenance": provenance(evidence) | known,
+        "fairness": {name: measure_fairness(evidence, name, cost) for name in frame.conditions},
+        "provenance": describe_provenance(evidence) | known,
     }
 
 
-def provenance(evidence: Evidence) -> dict[str, Any]:
+def describe_provenance(evidence: Evidence) -> dict[str, Any]:
     """What determined the evidence, and what it cost."""
     recipe = json.loads(evidence.recipe)
     passes = {name: {"forwards": r.forwards, "backwards": r.backwards} for name, r in evidence.conditions.items()}
