@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.forked_commands import python
+
 ROOT = Path(__file__).parent.parent.parent
 WORK = """
 import json, os, sys
@@ -43,12 +45,14 @@ open(f"{sys.argv[1]}/{ranks.size}-{ranks.rank}.json", "w").write(json.dumps(foun
 
 def started(folder: Path, processes: int, arch: str) -> None:
     (folder / "work.py").write_text(WORK)
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    alone = [sys.executable, str(folder / "work.py"), str(folder), arch]
-    group = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", *alone[1:]]
-    done = subprocess.run(
-        alone if processes == 1 else group, env=environment, capture_output=True, text=True, timeout=300
-    )
+    work = [str(folder / "work.py"), str(folder), arch]
+    if processes == 1:
+        done = python(f"import sys\nsys.argv = {work!r}\n{WORK}", folder)
+    else:
+        path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+        group = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", *work]
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+        done = subprocess.run(group, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
 
 
