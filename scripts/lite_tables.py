@@ -25,25 +25,25 @@ BLOCK = re.compile(r"(<!-- (?P<what>[^>]+?) -->\n)(?:\|.*\n)*")
 Line = dict[str, str]
 
 
-def filled(text: str) -> str:
+def fill_tables(text: str) -> str:
     """The page with every table as the results have it."""
-    return BLOCK.sub(lambda block: block[1] + "".join(f"{row}\n" for row in table(block["what"])), text)
+    return BLOCK.sub(lambda block: block[1] + "".join(f"{row}\n" for row in make_rows(block["what"])), text)
 
 
-def table(what: str) -> list[str]:
+def make_rows(what: str) -> list[str]:
     if what == "claims":
-        return verdicts()
+        return claim_rows()
     exhibit, *choices = (part.strip() for part in what.split(";"))
     wanted = {kind: rest for kind, _, rest in (choice.partition(" ") for choice in choices)}
     rows, columns = (patterns(wanted.get(kind, "*")) for kind in ("rows", "columns"))
     lines = [
         line
-        for line in read(PAGES / f"{exhibit}.csv")
-        if line["ours"] and chosen(line["row"], rows) and chosen(line["column"], columns)
+        for line in read_lines(PAGES / f"{exhibit}.csv")
+        if line["ours"] and matches_any(line["row"], rows) and matches_any(line["column"], columns)
     ]
     if not lines:
         raise ValueError(f"nothing in {exhibit} is called so: {what}")
-    cells = {(line["row"], line["column"]): cell(line) for line in lines}
+    cells = {(line["row"], line["column"]): format_line(line) for line in lines}
     units = {line["column"]: line["unit"] for line in lines}
     head = ["", *(f"{name}, {unit}" for name, unit in units.items())]
     body = [
@@ -52,18 +52,18 @@ def table(what: str) -> list[str]:
     return markdown(head, body)
 
 
-def cell(line: Line) -> str:
+def format_line(line: Line) -> str:
     """Ours with its interval, and what the paper prints in italics."""
     ours, low, high = (line[name] and format_cell(float(line[name]), 1) for name in ("ours", "low", "high"))
     printed = f" *{line['printed'].replace('-', '−')}*" if line["printed"] else ""
     return f"{ours}{f' [{low}, {high}]' if low else ''}{printed}"
 
 
-def verdicts() -> list[str]:
+def claim_rows() -> list[str]:
     """Every claim with how many of the cases that were measured decide it, over all papers."""
     found: dict[str, dict[tuple[str, str], str]] = {}
     for paper in PAPERS:
-        for line in read(PAGES / paper / "claims.csv"):
+        for line in read_lines(PAGES / paper / "claims.csv"):
             found.setdefault(line["claim"], {})[line["exhibit"], line["measured on"]] = line["verdict"]
     measured = {claim: [v for v in cases.values() if v != NOT_MEASURED] for claim, cases in found.items()}
     said = {claim: count_verdicts(cases) if cases else NOT_MEASURED for claim, cases in measured.items()}
@@ -81,14 +81,14 @@ def patterns(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(", "))
 
 
-def chosen(name: str, among: tuple[str, ...]) -> bool:
+def matches_any(name: str, among: tuple[str, ...]) -> bool:
     return any(fnmatchcase(name, one) for one in among)
 
 
-def read(file: Path) -> list[Line]:
+def read_lines(file: Path) -> list[Line]:
     with file.open(newline="") as content:
         return list(csv.DictReader(content))
 
 
 if __name__ == "__main__":
-    PAGE.write_text(filled(PAGE.read_text()))
+    PAGE.write_text(fill_tables(PAGE.read_text()))

@@ -71,7 +71,7 @@ def test_networks_say_what_their_evidence_says(name: str) -> None:
 
 def test_the_tables_of_the_docs_have_the_numbers_of_the_pages() -> None:
     text = lite_tables.PAGE.read_text()
-    assert lite_tables.filled(text) == text
+    assert lite_tables.fill_tables(text) == text
 
 
 def drawn_in_the_docs() -> list[str]:
