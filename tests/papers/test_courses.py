@@ -10,7 +10,7 @@ from leastwise.attacks.pgd import PGD, Gaussian, Uniform
 from leastwise.attacks.threats import L2, Linf
 from leastwise.papers.ahn.exhibits import METHODS
 from leastwise.papers.benz2021 import exhibits as benz2021
-from leastwise.papers.benz2021.exhibits import important
+from leastwise.papers.benz2021.exhibits import important_class_training
 from leastwise.papers.courses import starts_from_source, training
 from leastwise.papers.recipes import Images, Threat, Trained, trainings
 from leastwise.papers.registry import PAPERS, list_recipes
@@ -127,9 +127,9 @@ def test_trainings_of_the_papers_by_hand() -> None:
     fast = training(network("imagenet", "pgd-at"))
     assert isinstance(fast.objective, PGDAT) and fast.objective.attack.step == 1.25 * 0.007
     assert isinstance(fast.schedule, Piecewise) and max(rate for _, rate in fast.schedule.points) == 0.4
-    fair = training(benz2021.fair("pgd-at"))
+    fair = training(benz2021.fair_training("pgd-at"))
     assert fair.policies == (FairWeighting(0.05, 0.05),)
-    assert training(important("resnet56", "standard", 20.0)).policies == (ImportantClass(3, 20.0),)
+    assert training(important_class_training("resnet56", "standard", 20.0)).policies == (ImportantClass(3, 20.0),)
     (adam,) = [net for net in all_trainings("full") if net.optimiser == "adam"]
     assert training(adam).optimiser == Adam(weight_decay=1e-4) and training(adam).schedule.rate(0.0) == 1e-3
     (cyclic,) = [net for net in all_trainings("full") if net.schedule == "cyclic"]

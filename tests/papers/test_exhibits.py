@@ -25,7 +25,14 @@ from leastwise.papers.recipes import Threat as PaperThreat
 from leastwise.papers.registry import PAPERS, keep_roles, list_recipes, select_exhibits
 from leastwise.papers.scales import SCALES, scale
 from leastwise.papers.tian2021 import exhibits as tian2021
-from leastwise.papers.tian2021.exhibits import DEFENCES, FULL, STANDARD, shown_classes, wide_tested, with_beta_of_dog
+from leastwise.papers.tian2021.exhibits import (
+    DEFENCES,
+    FULL,
+    STANDARD,
+    make_wide_audit,
+    shown_classes,
+    with_beta_of_dog,
+)
 from leastwise.papers.tradeoff2022 import exhibits as tradeoff2022
 from leastwise.papers.tradeoff2022.exhibits import PGD_AT, ST, THREAT
 
@@ -229,7 +236,7 @@ def test_lite_is_one_recipe_for_all_papers_which_share_their_trainings() -> None
     assert eight == PaperThreat(8 / 255, 2 / 255, 5)
     (tested,) = scale("lite")(FULL)
     assert isinstance(tested, Measured) and tested.threat is not None and tested.threat.eps == 8 / 255
-    (wide,) = scale("lite")(wide_tested(madry, "pgd20"))
+    (wide,) = scale("lite")(make_wide_audit(madry, "pgd20"))
     assert isinstance(wide, Measured) and wide.threat is not None
     assert (wide.threat.eps, wide.threat.step) == (8 / 255, 0.003)  # a step of its own stays
 
@@ -278,7 +285,7 @@ def test_settings_of_the_papers_by_hand() -> None:
     assert trades.threat == PaperThreat(0.031, 0.007, 10) and trades.options == {"beta": 6.0}
     assert with_beta_of_dog(6.0) == trades
     assert with_beta_of_dog(0.5).options["beta"] == (6.0,) * 5 + (0.5,) + (6.0,) * 4
-    assert tian2021.tested(tian2021.network("mnist", "pgd-at")).conditions == ("clean", "pgd40")
+    assert tian2021.make_audit(tian2021.network("mnist", "pgd-at")).conditions == ("clean", "pgd40")
     assert PGD_AT.batch_size == 64 and THREAT.eps == 8 / 256
     assert CLEAN.epochs == 200 and ahn.trades(16).threat == PaperThreat(16 / 255, 2 / 255, 10)
     assert PAPERS["benz2021"].first_class == 1 and {p.first_class for p in PAPERS.values() if p.id != "benz2021"} == {0}

@@ -186,7 +186,7 @@ def exhibit_heading(name: str) -> str:
 
 def describe_completeness(view: ExhibitResults) -> str:
     """What of an exhibit is there, unless it is all."""
-    offered = {role: [part for part in parts if not isinstance(part, Absent)] for role, parts in view.offered.items()}
+    offered = {role: [part for part in parts if not isinstance(part, Absent)] for role, parts in view.recipes.items()}
     whole = sum(bool(parts) and all(part in view.results for part in parts) for parts in offered.values())
     begun = sum(any(part in view.results for part in parts) for parts in offered.values())
     if whole == len(offered):

@@ -66,7 +66,7 @@ class ExhibitResults:
         return tuple(self.exhibit.needs)
 
     @property
-    def offered(self) -> dict[str, tuple[Recipe | Absent, ...]]:
+    def recipes(self) -> dict[str, tuple[Recipe | Absent, ...]]:
         """What the scale makes of each role."""
         return self.exhibit(self.scale)
 

@@ -167,7 +167,7 @@ def fig2abcd(inputs: DrawingInput) -> ExhibitDrawing:
 
 def recorded_tallies(inputs: DrawingInput, role: str, what: str) -> list[Tally]:
     """Class accuracy of a training on its own images, epoch by epoch."""
-    found = inputs.found(role)
+    found = inputs.result(role)
     if what == "clean":
         return list(found.epochs)
     parts = [line["robust"] for line in found.dynamics]

@@ -87,12 +87,12 @@ SWEEP_ROLES = {(name, eps): f"{name}, eps {eps}/255" for name in SWEPT for eps i
 SWEEP = {role: SWEPT[name](eps) for (name, eps), role in SWEEP_ROLES.items()}
 
 
-def tested(nets: dict[str, Trained]) -> dict[str, Recipe]:
+def make_audits(nets: dict[str, Trained]) -> dict[str, Recipe]:
     """Each network on clean test images and under PGD-20."""
     return {name: Measured(net, Images("cifar100"), BOTH, TEST) for name, net in nets.items()}
 
 
-def records(nets: dict[str, Trained]) -> dict[str, Recipe]:
+def list_records(nets: dict[str, Trained]) -> dict[str, Recipe]:
     """The class-wise record that each training keeps of its own images."""
     return dict(nets)
 
@@ -115,14 +115,14 @@ EXHIBITS = (
         "ahn/fig1",
         "Clean accuracy, robustness and spread over the radius of training",
         "three curves each for PGD and TRADES over eps: overall clean, overall robust, deviation over classes",
-        tested(SWEEP),
+        make_audits(SWEEP),
         (*OPEN, EPS_GRID, "whether the deviation is of clean or robust accuracies is not said: both"),
     ),
     Exhibit(
         "ahn/fig2abcd",
         "Chair and fox over the radius of training",
         "four panels: clean and robust test accuracy of each, with the clean network",
-        tested({"clean": CLEAN} | SWEEP),
+        make_audits({"clean": CLEAN} | SWEEP),
         (*OPEN, EPS_GRID),
         classes=(CHAIR, FOX),
     ),
@@ -130,7 +130,7 @@ EXHIBITS = (
         "ahn/fig2efgh",
         "Chair and fox while training",
         "four panels: clean and robust training accuracy over the epochs, a line for each eps",
-        records({"clean": CLEAN} | SWEEP) | both_radii(1),
+        list_records({"clean": CLEAN} | SWEEP) | both_radii(1),
         (*OPEN, EPS_GRID, f"{TRAIN_RADIUS}; 8/255 beside it"),
         (CHAIR, FOX),
     ),
@@ -138,14 +138,14 @@ EXHIBITS = (
         "ahn/table1",
         "Nine trainings: average, worst class, best class, deviation",
         "nine rows of clean / robust pairs",
-        tested({"Clean": CLEAN} | METHODS),
+        make_audits({"Clean": CLEAN} | METHODS),
         (*OPEN, *METHOD_SETTINGS),
     ),
     Exhibit(
         "ahn/fig3",
         "Chair and fox while training, by method",
         "two panels: clean training accuracy over the epochs, a line for each method",
-        records(METHODS),
+        list_records(METHODS),
         (*OPEN, *METHOD_SETTINGS),
         (CHAIR, FOX),
     ),
@@ -153,7 +153,7 @@ EXHIBITS = (
         "ahn/fig4",
         "Superclasses by robustness, mean of all methods",
         "bars, sorted, with the spread inside each superclass",
-        tested(METHODS),
+        make_audits(METHODS),
         (*OPEN, *METHOD_SETTINGS),
     ),
     *(
@@ -161,7 +161,7 @@ EXHIBITS = (
             f"ahn/fig{number}",
             f"Further classes over the radius of training ({part + 1} of 2)",
             "a grid of panels: clean and robust test accuracy over eps",
-            tested({"clean": CLEAN} | SWEEP),
+            make_audits({"clean": CLEAN} | SWEEP),
             (*OPEN, EPS_GRID, WHICH_CLASSES),
             classes=FURTHER[part],
         )
@@ -172,7 +172,7 @@ EXHIBITS = (
             f"ahn/fig{number}",
             f"Further classes while training, by radius ({part + 1} of 2)",
             "a grid of panels: clean and robust training accuracy over the epochs",
-            records({"clean": CLEAN} | SWEEP),
+            list_records({"clean": CLEAN} | SWEEP),
             (*OPEN, EPS_GRID, WHICH_CLASSES, TRAIN_RADIUS),
             classes=FURTHER[part],
         )
@@ -183,7 +183,7 @@ EXHIBITS = (
             f"ahn/fig{number}",
             f"Further classes while training, by method ({part + 1} of 2)",
             "a grid of panels: clean and robust training accuracy over the epochs",
-            records(METHODS),
+            list_records(METHODS),
             (*OPEN, *METHOD_SETTINGS, WHICH_CLASSES, TRAIN_RADIUS),
             classes=FURTHER[part],
         )
@@ -193,14 +193,14 @@ EXHIBITS = (
         "ahn/fig11",
         "Superclasses by robustness, methods on PGD",
         "sorted bars for each method",
-        tested(PGD_BASED),
+        make_audits(PGD_BASED),
         (*OPEN, *METHOD_SETTINGS),
     ),
     Exhibit(
         "ahn/fig12",
         "Superclasses by robustness, methods on TRADES",
         "sorted bars for each method",
-        tested(TRADES_BASED),
+        make_audits(TRADES_BASED),
         (*OPEN, *METHOD_SETTINGS),
     ),
 )

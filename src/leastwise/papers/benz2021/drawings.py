@@ -68,7 +68,7 @@ def fig7(inputs: DrawingInput) -> ExhibitDrawing:
     def late() -> Estimate:
         """The number of the class that is worst after the last epoch."""
         evidence, name = inputs.audit("mnist")
-        each = inputs.found("mnist").each
+        each = inputs.result("mnist").each
         tally = each[-1][name] if each else evidence.tally(name)
         return float(inputs.paper.number(worst_class(tally.accuracy.numpy()))), NAN, NAN
 
@@ -94,7 +94,7 @@ def fig13(inputs: DrawingInput) -> ExhibitDrawing:
     if not audits:
         return ExhibitDrawing(notes=notes)
     audited = audits["standard"]
-    evidence, name = inputs.shown(audited)
+    evidence, name = inputs.label_classes(audited)
     share = 100 * confusion_rates(count_confusions(evidence, name))
     whole = confusion_figure(inputs, audited, "All classes", diagonal=False, by_groups=True)
     groups = dict(evidence.groups)

@@ -76,36 +76,38 @@ def threat_of(data: str) -> Threat:
     return {"mnist": Threat(0.3, 0.01, 40), "imagenet": Threat(3.0, 0.5, 20, "l2")}.get(data, THREAT)
 
 
-def measured(model: Trained | Released, conditions: tuple[str, ...] = ("clean",), each_epoch: bool = False) -> Measured:
+def make_audit(
+    model: Trained | Released, conditions: tuple[str, ...] = ("clean",), each_epoch: bool = False
+) -> Measured:
     """A network on the test images of its data set, under some conditions."""
     threat = threat_of(model.data.name) if any(c.startswith("pgd") for c in conditions) else None
     return Measured(model, Images(model.data.name), conditions, threat, each_epoch=each_epoch)
 
 
-def architectures(data: str, archs: Iterable[str]) -> dict[str, Measured]:
+def architecture_audits(data: str, archs: Iterable[str]) -> dict[str, Measured]:
     """Standard networks of several architectures on one data set."""
-    return {f"{data} {arch}": measured(network(data, arch)) for arch in archs}
+    return {f"{data} {arch}": make_audit(network(data, arch)) for arch in archs}
 
 
-def imagenet(archs: Iterable[str], kind: str) -> dict[str, Measured]:
+def imagenet_audits(archs: Iterable[str], kind: str) -> dict[str, Measured]:
     """Networks of ImageNet that others give away."""
     nets = (Released(f"{kind}/{arch}", arch, IMAGENET) for arch in archs)
-    return {f"{kind} {net.arch}": measured(net) for net in nets}
+    return {f"{kind} {net.arch}": make_audit(net) for net in nets}
 
 
-def fair(method: str) -> Trained:
+def fair_training(method: str) -> Trained:
     """ResNet-56 trained with fair weights."""
     settings: Settings = (("fair-weighting.alpha", 0.05), ("fair-weighting.floor", 0.05))
     return network("cifar10", "resnet56", method, settings, fair=("fair-weighting",))
 
 
-def important(arch: str, method: str, weight: float) -> Trained:
+def important_class_training(arch: str, method: str, weight: float) -> Trained:
     """A training in which cat has a larger weight."""
     settings: Settings = (("important-class.label", CAT), ("important-class.weight", weight))
     return network("cifar10", arch, method, settings, fair=("important-class",))
 
 
-PLAIN = measured(network("cifar10", "resnet56"))
+PLAIN = make_audit(network("cifar10", "resnet56"))
 SOURCES = {kind: network("cifar10", "resnet18", method) for kind, method in (("NRF", "standard"), ("RF", "pgd-at"))}
 
 EXHIBITS = (
@@ -113,35 +115,35 @@ EXHIBITS = (
         "benz2021/fig1",
         "Class accuracy and robustness of a standard ResNet-18 on CIFAR-10",
         "2×2 bars: accuracy and robustness, as they are and minus their mean",
-        {"standard": measured(network("cifar10", "resnet18"), BOTH)},
+        {"standard": make_audit(network("cifar10", "resnet18"), BOTH)},
         (SETTING, RADIUS),
     ),
     Exhibit(
         "benz2021/fig2",
         "The same of an adversarially trained ResNet-18",
         "2×2 bars: accuracy and robustness, as they are and minus their mean",
-        {"adversarial": measured(network("cifar10", "resnet18", "pgd-at"), BOTH)},
+        {"adversarial": make_audit(network("cifar10", "resnet18", "pgd-at"), BOTH)},
         (SETTING, RADIUS),
     ),
     Exhibit(
         "benz2021/fig3",
         "Architectures on digits",
         "bars of deviation and a model × model matrix of cosines, for MNIST and for SVHN",
-        architectures("mnist", ("convnet", "lenet5")) | architectures("svhn", SMALL_IMAGES),
+        architecture_audits("mnist", ("convnet", "lenet5")) | architecture_audits("svhn", SMALL_IMAGES),
         (SETTING, WHICH),
     ),
     Exhibit(
         "benz2021/fig4",
         "Architectures on CIFAR",
         "deviations and cosines, for CIFAR-10 and for CIFAR-100",
-        architectures("cifar10", SMALL_IMAGES + MORE) | architectures("cifar100", SMALL_IMAGES + MORE),
+        architecture_audits("cifar10", SMALL_IMAGES + MORE) | architecture_audits("cifar100", SMALL_IMAGES + MORE),
         (SETTING, WHICH),
     ),
     Exhibit(
         "benz2021/fig5",
         "Architectures on Tiny-ImageNet and ImageNet",
         "deviations and cosines, for each",
-        architectures("tiny-imagenet", SMALL_IMAGES) | imagenet(STANDARD_IMAGENET, "standard"),
+        architecture_audits("tiny-imagenet", SMALL_IMAGES) | imagenet_audits(STANDARD_IMAGENET, "standard"),
         (SETTING, WHICH),
     ),
     Exhibit(
@@ -149,10 +151,10 @@ EXHIBITS = (
         "Optimisers, weight decay and learning rate on CIFAR-10",
         "bars of deviation and cosines of four trainings",
         {
-            "SGD, 1e-4": measured(network("cifar10", "resnet18")),
-            "Adam": measured(network("cifar10", "resnet18", optimiser="adam")),
-            "weight decay 1e-5": measured(network("cifar10", "resnet18", weight_decay=1e-5)),
-            "cyclic": measured(network("cifar10", "resnet18", schedule="cyclic")),
+            "SGD, 1e-4": make_audit(network("cifar10", "resnet18")),
+            "Adam": make_audit(network("cifar10", "resnet18", optimiser="adam")),
+            "weight decay 1e-5": make_audit(network("cifar10", "resnet18", weight_decay=1e-5)),
+            "cyclic": make_audit(network("cifar10", "resnet18", schedule="cyclic")),
         },
         (
             SETTING,
@@ -165,8 +167,8 @@ EXHIBITS = (
         "Class accuracy while training on digits",
         "a line per class over the epochs, for MNIST and for SVHN",
         {
-            "mnist": measured(network("mnist", "lenet5"), each_epoch=True),
-            "svhn": measured(network("svhn", "resnet18"), each_epoch=True),
+            "mnist": make_audit(network("mnist", "lenet5"), each_epoch=True),
+            "svhn": make_audit(network("svhn", "resnet18"), each_epoch=True),
         },
         (SETTING, "the networks are not named: LeNet and ResNet-18"),
     ),
@@ -174,28 +176,28 @@ EXHIBITS = (
         "benz2021/fig8",
         "Class accuracy while training on CIFAR",
         "a line per class over the epochs, for CIFAR-10 and for CIFAR-100",
-        {data: measured(network(data, "resnet18"), each_epoch=True) for data in ("cifar10", "cifar100")},
+        {data: make_audit(network(data, "resnet18"), each_epoch=True) for data in ("cifar10", "cifar100")},
         (SETTING, "the network is not named: ResNet-18"),
     ),
     Exhibit(
         "benz2021/fig9",
         "A standard and an adversarially trained ResNet-50 on ImageNet",
         "lines of deviation and their cosine",
-        imagenet(("resnet50-imagenet",), "standard") | imagenet(("resnet50-imagenet",), "robust-l2-3.0"),
+        imagenet_audits(("resnet50-imagenet",), "standard") | imagenet_audits(("resnet50-imagenet",), "robust-l2-3.0"),
         (),
     ),
     Exhibit(
         "benz2021/fig10",
         "Five robust networks on ImageNet",
         "lines of deviation",
-        imagenet(ROBUST_IMAGENET, "robust-l2-3.0"),
+        imagenet_audits(ROBUST_IMAGENET, "robust-l2-3.0"),
         ("which five of the released networks (Salman et al. 2020) is not said: those that are named here",),
     ),
     Exhibit(
         "benz2021/fig11",
         "How alike the five robust networks are",
         "model × model matrix of cosines",
-        imagenet(ROBUST_IMAGENET, "robust-l2-3.0"),
+        imagenet_audits(ROBUST_IMAGENET, "robust-l2-3.0"),
         ("which five of the released networks (Salman et al. 2020) is not said: those that are named here",),
     ),
     Exhibit(
@@ -209,7 +211,7 @@ EXHIBITS = (
         "benz2021/fig13",
         "Confusions of ResNet-56 on CIFAR-100 by superclass",
         "three matrices with an empty diagonal: all classes in superclass order, people, people taken for reptiles",
-        {"standard": measured(network("cifar100", "resnet56"))},
+        {"standard": make_audit(network("cifar100", "resnet56"))},
         (SETTING,),
     ),
     Exhibit(
@@ -217,7 +219,7 @@ EXHIBITS = (
         "ResNet-18 trained on robust and on non-robust features",
         "bars of deviation and a 2×2 matrix of cosines, for each construction",
         {
-            f"{kind}, {change[0]}": measured(network("cifar10", "resnet18", change=change, source=source))
+            f"{kind}, {change[0]}": make_audit(network("cifar10", "resnet18", change=change, source=source))
             for kind, source in SOURCES.items()
             for change in (("matched",), ("targeted_set", "random"))
         },
@@ -229,9 +231,9 @@ EXHIBITS = (
         "three panels of bars of deviation: standard, adversarial, adversarial under attack",
         {
             "standard": PLAIN,
-            "standard fair": measured(fair("standard")),
-            "adversarial": measured(network("cifar10", "resnet56", "pgd-at"), BOTH),
-            "adversarial fair": measured(fair("pgd-at"), BOTH),
+            "standard fair": make_audit(fair_training("standard")),
+            "adversarial": make_audit(network("cifar10", "resnet56", "pgd-at"), BOTH),
+            "adversarial fair": make_audit(fair_training("pgd-at"), BOTH),
         },
         (
             SETTING,
@@ -246,7 +248,9 @@ EXHIBITS = (
         "One important class: a fixed weight for cat",
         "accuracy of cat and overall for five weights",
         {
-            f"{weight:g}": PLAIN if weight == 1 else measured(important("resnet56", "standard", weight))
+            f"{weight:g}": PLAIN
+            if weight == 1
+            else make_audit(important_class_training("resnet56", "standard", weight))
             for weight in (1.0, 10.0, 20.0, 50.0, 100.0)
         },
         (SETTING, UNDIVIDED),
@@ -256,7 +260,7 @@ EXHIBITS = (
         "benz2021/fig16",
         "Common corruptions of CIFAR-10",
         "bars of deviation by condition and a matrix of cosines between conditions",
-        {"standard": measured(network("cifar10", "resnet56"), (*BOTH, *CORRUPTIONS))},
+        {"standard": make_audit(network("cifar10", "resnet56"), (*BOTH, *CORRUPTIONS))},
         (SETTING, RADIUS, "the severity is not given: 3"),
     ),
     Exhibit(
@@ -264,17 +268,19 @@ EXHIBITS = (
         "What was pre-registered: both trainings on every data set, robustness over epochs, corruptions under both",
         "bars, curves and matrices of class accuracy and robustness",
         {
-            f"{data} {kind}": measured(network(data, "resnet18", method), BOTH, each_epoch=True)
+            f"{data} {kind}": make_audit(network(data, "resnet18", method), BOTH, each_epoch=True)
             for data in DATA_SETS
             for kind, method in (("standard", "standard"), ("adversarial", "pgd-at"))
         }
         | {
-            f"imagenet {kind}": measured(Released(f"{weights}/resnet50-imagenet", "resnet50-imagenet", IMAGENET), BOTH)
+            f"imagenet {kind}": make_audit(
+                Released(f"{weights}/resnet50-imagenet", "resnet50-imagenet", IMAGENET), BOTH
+            )
             for kind, weights in (("standard", "standard"), ("adversarial", "robust-l2-3.0"))
         }
         | {
-            "important class, adversarial": measured(important("resnet18", "pgd-at", 10.0), BOTH),
-            "corruptions, adversarial": measured(network("cifar10", "resnet18", "pgd-at"), (*BOTH, *CORRUPTIONS)),
+            "important class, adversarial": make_audit(important_class_training("resnet18", "pgd-at", 10.0), BOTH),
+            "corruptions, adversarial": make_audit(network("cifar10", "resnet18", "pgd-at"), (*BOTH, *CORRUPTIONS)),
         },
         (
             SETTING,
@@ -290,10 +296,10 @@ EXHIBITS = (
         "What was proposed or tried without numbers: regularisers, targeted training, similarity of mean logits",
         "class accuracy and robustness of each, and a matrix of cosines of mean logits",
         {
-            kind: measured(network("cifar10", "resnet18", "pgd-at", fair=fair), BOTH)
-            for kind, fair in (("plain", ()), ("confusions", ("confusion",)), ("similarity", ("similarity",)))
+            kind: make_audit(network("cifar10", "resnet18", "pgd-at", fair=fair_training), BOTH)
+            for kind, fair_training in (("plain", ()), ("confusions", ("confusion",)), ("similarity", ("similarity",)))
         }
-        | {"targeted": measured(network("cifar10", "resnet18", "targeted-at", (("target", CAT),)), BOTH)},
+        | {"targeted": make_audit(network("cifar10", "resnet18", "targeted-at", (("target", CAT),)), BOTH)},
         (SETTING, RADIUS, "the paper gives no formulas: they are ours"),
     ),
 )

@@ -140,7 +140,7 @@ def explain_missing_case(inputs: DrawingInput, judged: ClaimVerdict) -> str:
     whys = []
     for role in named or inputs.roles:
         try:
-            inputs.found(role)
+            inputs.result(role)
         except MissingResult as missing:
             whys.append(str(missing))
     distinct = list(dict.fromkeys(whys))

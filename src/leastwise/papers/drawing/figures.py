@@ -40,7 +40,7 @@ def describe_condition(condition: str) -> str:
 
 def accuracy_panel(inputs: DrawingInput, audited: AuditedCondition, title: str) -> Figure:
     """Bars of the accuracy of each class, with intervals."""
-    evidence, name = inputs.shown(audited)
+    evidence, name = inputs.label_classes(audited)
     order = classes_with_images(evidence, name)
     total = 100 * evidence.tally(name).overall
     about = f"Accuracy of each class: {title}, with 95 % intervals."
@@ -50,7 +50,7 @@ def accuracy_panel(inputs: DrawingInput, audited: AuditedCondition, title: str) 
 
 def deviation_panel(inputs: DrawingInput, audited: AuditedCondition, title: str) -> Figure:
     """Bars of the accuracy of each class minus the overall accuracy."""
-    evidence, name = inputs.shown(audited)
+    evidence, name = inputs.label_classes(audited)
     tally = evidence.tally(name)
     deviation = (100 * (tally.accuracy - tally.overall)).tolist()
     rows = [Bar(evidence.names[c], deviation[c]) for c in classes_with_images(evidence, name)]
@@ -184,7 +184,7 @@ def confusion_figure(
     by_groups: bool = False,
 ) -> Figure:
     """Who is taken for whom, in percent of the true class or in images; of very many classes the most confused."""
-    evidence, name = inputs.shown(audited)
+    evidence, name = inputs.label_classes(audited)
     matrix = count_confusions(evidence, name)
     mutual = measure_symmetry(matrix, shuffles=199 if evidence.k > 50 else 1999)
     values = matrix.astype(np.float64) if counts else 100 * confusion_rates(matrix)
@@ -288,7 +288,7 @@ def group_ranking_figure(tallies: Sequence[Tally], evidence: Evidence, title: st
 
 def logit_similarity_figure(inputs: DrawingInput, audited: AuditedCondition, title: str) -> Figure:
     """Cosines of the mean logits of every two classes (Benz, §3.2)."""
-    evidence, name = inputs.shown(audited)
+    evidence, name = inputs.label_classes(audited)
     m = mean_logits(evidence, name)
     kept = np.flatnonzero(~np.isnan(m).any(1))
     centred = m - m.mean(1, keepdims=True)
@@ -315,7 +315,7 @@ def draw_epochs(
     """After each epoch, under the condition whose name begins so; or why not."""
     try:
         evidence, name = inputs.audit(role, begin)
-        each = [tallies[name] for tallies in inputs.found(role).each]
+        each = [tallies[name] for tallies in inputs.result(role).each]
         if not each:
             raise MissingResult("its epochs were not kept")
     except MissingResult as missing:

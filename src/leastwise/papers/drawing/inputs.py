@@ -51,7 +51,7 @@ class DrawingInput:
                 return evidence, name
         raise MissingResult(self.why(role, wanted))
 
-    def found(self, role: str) -> RecipeResult:
+    def result(self, role: str) -> RecipeResult:
         """What its only recipe gave."""
         for _, one in self.view.parts(role):
             return one
@@ -79,7 +79,7 @@ class DrawingInput:
                 return NOT_RUN
         return nothing
 
-    def shown(self, audited: AuditedCondition) -> AuditedCondition:
+    def label_classes(self, audited: AuditedCondition) -> AuditedCondition:
         """The same audit with the paper's numbers before the names of the classes."""
         evidence, name = audited
         return replace(evidence, names=self.labels(evidence.names)), name

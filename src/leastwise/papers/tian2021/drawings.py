@@ -69,7 +69,7 @@ def fig3a(inputs: DrawingInput) -> ExhibitDrawing:
 
 def find_pictures(inputs: DrawingInput, role: str) -> tuple[Picture, ...]:
     """Those that the exhibit names; all, where other images stand in for them."""
-    found = inputs.found(role).pictures
+    found = inputs.result(role).pictures
     if not found:
         raise MissingResult("its single images were not kept")
     return tuple(one for one in found if one.id in inputs.view.exhibit.images) or found

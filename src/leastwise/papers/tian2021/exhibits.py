@@ -56,7 +56,7 @@ def network(data: str, method: str, change: tuple[str | int, ...] = (), threat: 
     )
 
 
-def wide(
+def wide_network(
     method: str, settings: Settings = (), arch: str = WIDE, epochs: int = 76, weight_decay: float = 2e-4
 ) -> Trained:
     """§4.3: as the code of each method trains it on CIFAR-10."""
@@ -65,12 +65,12 @@ def wide(
     return Trained(data, arch, method, settings, threat, epochs=epochs, drops=(75, 90), weight_decay=weight_decay)
 
 
-STANDARD = wide("standard", epochs=100)
+STANDARD = wide_network("standard", epochs=100)
 DEFENCES = {
-    "Madry": wide("pgd-at"),
-    "TRADES": wide("trades", (("beta", ONE_BETA),)),
-    "MART": wide("mart", (("beta", 6.0),), epochs=90, weight_decay=7e-4),
-    "HE": wide("pgd-he", (("margin", 0.2), ("scale", 10.0)), f"{WIDE}+cosine", epochs=77, weight_decay=5e-4),
+    "Madry": wide_network("pgd-at"),
+    "TRADES": wide_network("trades", (("beta", ONE_BETA),)),
+    "MART": wide_network("mart", (("beta", 6.0),), epochs=90, weight_decay=7e-4),
+    "HE": wide_network("pgd-he", (("margin", 0.2), ("scale", 10.0)), f"{WIDE}+cosine", epochs=77, weight_decay=5e-4),
 }
 
 
@@ -78,7 +78,7 @@ def with_beta_of_dog(beta: float) -> Trained:
     """Equation 5: six for every class but dog."""
     if beta == ONE_BETA:
         return DEFENCES["TRADES"]
-    return wide("trades", (("beta", tuple(beta if c == DOG else ONE_BETA for c in range(len(CIFAR10)))),))
+    return wide_network("trades", (("beta", tuple(beta if c == DOG else ONE_BETA for c in range(len(CIFAR10)))),))
 
 
 def shown_classes(k: int, count: int = 12, seed: int = 0) -> tuple[int, ...]:
@@ -88,12 +88,12 @@ def shown_classes(k: int, count: int = 12, seed: int = 0) -> tuple[int, ...]:
     return tuple(sorted(int(c) for c in np.random.default_rng(seed).choice(k, count, replace=False)))
 
 
-def robust(data: str, each_epoch: bool = False) -> Measured:
+def make_robust_audit(data: str, each_epoch: bool = False) -> Measured:
     """An adversarially trained network of a data set, tested as in §4."""
-    return tested(network(data, "pgd-at"), each_epoch)
+    return make_audit(network(data, "pgd-at"), each_epoch)
 
 
-def tested(model: Trained, each_epoch: bool = False) -> Measured:
+def make_audit(model: Trained, each_epoch: bool = False) -> Measured:
     """A network on the test images of its data set, under the attack of its data set."""
     data = model.data.name
     if data == "imagenet":
@@ -106,7 +106,7 @@ def tested(model: Trained, each_epoch: bool = False) -> Measured:
     return Measured(model, model.data, conditions, attacked, each_epoch=each_epoch)
 
 
-def wide_tested(model: Trained, *conditions: str, data: Images = Images("cifar10")) -> Measured:
+def make_wide_audit(model: Trained, *conditions: str, data: Images = Images("cifar10")) -> Measured:
     """A wide network on CIFAR-10, or on some images of it."""
     surrogate = STANDARD if "transfer" in conditions else None
     return Measured(model, data, conditions, WIDE_TEST, surrogate)
@@ -115,7 +115,7 @@ def wide_tested(model: Trained, *conditions: str, data: Images = Images("cifar10
 CATS = Images("cifar10", classes=(CAT,))
 WHITE_CATS = Images("cifar10", ("replace_background",), classes=(CAT,))
 ALL_SIX = (*DATA_SETS, "imagenet")
-FULL = tested(network("cifar10", "pgd-at"))
+FULL = make_audit(network("cifar10", "pgd-at"))
 WITHOUT_CLASS = {c: f"without {c}" for c in range(len(CIFAR10))}  # roles of networks trained without a class
 COLOURED = Threat(0.5, 0.025, 40)
 
@@ -124,7 +124,7 @@ EXHIBITS = (
         "tian2021/fig1",
         "Class robustness over the epochs on six data sets",
         "six panels of lines, a class each, with the band between the best and the worst; twelve classes of many",
-        {data: robust(data, each_epoch=True) for data in ALL_SIX},
+        {data: make_robust_audit(data, each_epoch=True) for data in ALL_SIX},
         (
             BATCH,
             STL_SIZE,
@@ -136,16 +136,16 @@ EXHIBITS = (
         "tian2021/fig2",
         "Robust confusion on six data sets",
         "six matrices in percent with their symmetry",
-        {data: robust(data) for data in ALL_SIX},
+        {data: make_robust_audit(data) for data in ALL_SIX},
         (BATCH, STL_SIZE, IMAGENET),
     ),
     Exhibit(
         "tian2021/table1",
         "Four defences under five attacks on CIFAR-10",
         "20 rows: total, ten classes, CV, MCD",
-        {name: wide_tested(net, "fgsm-rs", "pgd20", "transfer") for name, net in DEFENCES.items()}
+        {name: make_wide_audit(net, "fgsm-rs", "pgd20", "transfer") for name, net in DEFENCES.items()}
         | {
-            f"{name}, 2000 images": wide_tested(net, "cwinf", "nattack", data=Images("cifar10", per_class=200))
+            f"{name}, 2000 images": make_wide_audit(net, "cwinf", "nattack", data=Images("cifar10", per_class=200))
             for name, net in DEFENCES.items()
         },
         (
@@ -162,7 +162,7 @@ EXHIBITS = (
         "tian2021/fig3a",
         "Class-wise variance of confidence of four defences",
         "bars by class and defence",
-        {name: wide_tested(net, "clean", "pgd20") for name, net in DEFENCES.items()},
+        {name: make_wide_audit(net, "clean", "pgd20") for name, net in DEFENCES.items()},
         (BATCH, WIDE_SHAPE, WIDE_TRAINING, "natural or adversarial images is not said: natural"),
     ),
     Exhibit(
@@ -186,7 +186,7 @@ EXHIBITS = (
         "tian2021/table3",
         "Temperature-PGD against four defences",
         "rows by defence and 1/T: total, ten classes, CV, MCD, each with its change from PGD",
-        {name: wide_tested(net, "clean", "pgd20", "tpgd20-grid") for name, net in DEFENCES.items()},
+        {name: make_wide_audit(net, "clean", "pgd20", "tpgd20-grid") for name, net in DEFENCES.items()},
         (BATCH, WIDE_SHAPE, WIDE_TRAINING, TEMPERATURE),
     ),
     Exhibit(
@@ -201,14 +201,14 @@ EXHIBITS = (
         "Who comes home when the confound class is removed from training",
         "10×10 counts",
         {"full": FULL}
-        | {role: tested(network("cifar10", "pgd-at", ("removed", c))) for c, role in WITHOUT_CLASS.items()},
+        | {role: make_audit(network("cifar10", "pgd-at", ("removed", c))) for c, role in WITHOUT_CLASS.items()},
         (BATCH, "outputs of a retrained network are not said: one less, numbered anew"),
     ),
     Exhibit(
         "tian2021/fig4c",
         "A smaller or larger beta for dog",
         "class robustness under Temperature-PGD, a line for each beta",
-        {f"{beta:g}": wide_tested(with_beta_of_dog(beta), "tpgd20-grid") for beta in BETAS_OF_DOG},
+        {f"{beta:g}": make_wide_audit(with_beta_of_dog(beta), "tpgd20-grid") for beta in BETAS_OF_DOG},
         (
             BATCH,
             WIDE_SHAPE,
@@ -260,9 +260,9 @@ EXHIBITS = (
         "What 1000 cats are taken for on white, and with a beta of 0.5 for dog",
         "six rows of ten counts",
         {
-            "original": wide_tested(DEFENCES["TRADES"], "clean", "tpgd20-grid", data=CATS),
-            "white": wide_tested(DEFENCES["TRADES"], "clean", "tpgd20-grid", data=WHITE_CATS),
-            "white, adjusted": wide_tested(with_beta_of_dog(0.5), "clean", "tpgd20-grid", data=WHITE_CATS),
+            "original": make_wide_audit(DEFENCES["TRADES"], "clean", "tpgd20-grid", data=CATS),
+            "white": make_wide_audit(DEFENCES["TRADES"], "clean", "tpgd20-grid", data=WHITE_CATS),
+            "white, adjusted": make_wide_audit(with_beta_of_dog(0.5), "clean", "tpgd20-grid", data=WHITE_CATS),
         },
         (BATCH, WIDE_SHAPE, WIDE_TRAINING, TEMPERATURE, MASKS),
     ),
@@ -271,7 +271,7 @@ EXHIBITS = (
         "CV and MCD of standard and adversarial training on six data sets",
         "six rows: CV and MCD of natural accuracy and of robustness, as printed and without sampling noise",
         {
-            f"{data}, {kind}": tested(network(data, method))
+            f"{data}, {kind}": make_audit(network(data, method))
             for data in ALL_SIX
             for kind, method in (("standard", "standard"), ("adversarial", "pgd-at"))
         },

@@ -116,7 +116,7 @@ def draw_shapes(inputs: DrawingInput, roles: Sequence[str], suffix: str = "") ->
 
 def plane_figure(inputs: DrawingInput, role: str, title: str) -> Figure:
     """Features in two dimensions; of each class as many points as can be told apart."""
-    found = inputs.found(role)
+    found = inputs.result(role)
     if found.plane is None or found.evidence is None:
         raise MissingResult("its features in two dimensions were not kept")
     labels = inputs.labels(found.evidence.names)
@@ -240,7 +240,7 @@ def fig7(inputs: DrawingInput) -> ExhibitDrawing:
                 continue
             most = float(np.log(evidence.k))
             ours[role, f"mean entropy, {what}"] = mean_entropy(evidence, name)
-            each = [one[name] for one in inputs.found(role).entropies if name in one]
+            each = [one[name] for one in inputs.result(role).entropies if name in one]
             if each:
                 series.append(Series(f"{role}, {what}", tuple(each), tuple(float(e + 1) for e in range(len(each)))))
             else:

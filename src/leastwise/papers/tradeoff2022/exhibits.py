@@ -42,7 +42,7 @@ def network(
     )
 
 
-def measured(net: Trained, *conditions: str, features: bool = False, each_epoch: bool = False) -> Measured:
+def make_audit(net: Trained, *conditions: str, features: bool = False, each_epoch: bool = False) -> Measured:
     """A network on the test images, with its features where an exhibit shows them."""
     return Measured(
         net,
@@ -85,14 +85,14 @@ EXHIBITS = (
         "tradeoff2022/fig1ab",
         "Class errors of standard and adversarial training",
         "two panels of lines by class, standard and adversarial training: natural and PGD-10 error",
-        {"ST": measured(ST, *FIGURE), "PGD-AT": measured(PGD_AT, *FIGURE)},
+        {"ST": make_audit(ST, *FIGURE), "PGD-AT": make_audit(PGD_AT, *FIGURE)},
         (BN, TEST_STEP, ON_TEST),
     ),
     Exhibit(
         "tradeoff2022/fig1c",
         "Share of each class in the fall of accuracy",
         "a bar of shares",
-        {"ST": measured(ST, *FIGURE), "PGD-AT": measured(PGD_AT, *FIGURE)},
+        {"ST": make_audit(ST, *FIGURE), "PGD-AT": make_audit(PGD_AT, *FIGURE)},
         (BN, ON_TEST),
         (BIRD, CAT),
     ),
@@ -100,22 +100,22 @@ EXHIBITS = (
         "tradeoff2022/fig2",
         "Inter-class similarity and intra-class variance of three trainings",
         "two panels of lines by class, and the pooled variance beside them",
-        {name: measured(net, features=True) for name, net in (("ST", ST), ("PGD-AT", PGD_AT), ("TRADES", trades()))},
+        {name: make_audit(net, features=True) for name, net in (("ST", ST), ("PGD-AT", PGD_AT), ("TRADES", trades()))},
         (BN, ON_TEST, VARIANCE),
     ),
     Exhibit(
         "tradeoff2022/fig3",
         "Adversarial training of one class: car, cat",
         "2×2: class errors beside two-dimensional features",
-        {name: measured(single(c), *FIGURE, features=True) for name, c in (("car", CAR), ("cat", CAT))},
+        {name: make_audit(single(c), *FIGURE, features=True) for name, c in (("car", CAR), ("cat", CAT))},
         (BN, TEST_STEP, TWO_D),
     ),
     Exhibit(
         "tradeoff2022/fig4",
         "Similarity of each class where it alone is attacked, against standard training",
         "two lines over the classes",
-        {f"single {c}": measured(single(c), features=True) for c in range(len(CIFAR10))}
-        | {"ST": measured(network(arch="resnet18+2d"), features=True)},
+        {f"single {c}": make_audit(single(c), features=True) for c in range(len(CIFAR10))}
+        | {"ST": make_audit(network(arch="resnet18+2d"), features=True)},
         (BN, TWO_D),
     ),
     Exhibit(
@@ -123,7 +123,7 @@ EXHIBITS = (
         "Cat against each other class",
         "two panels, PGD-AT and TRADES: natural and PGD-10 error, sorted by similarity to cat in standard training",
         {
-            f"{name}, cat and {c}": measured(net, *FIGURE)
+            f"{name}, cat and {c}": make_audit(net, *FIGURE)
             for c in range(len(CIFAR10))
             if c != CAT
             for name, net in (
@@ -131,7 +131,7 @@ EXHIBITS = (
                 ("TRADES", network("trades", (("beta", 6.0),), change=("binary", CAT, c))),
             )
         }
-        | {"ST": measured(ST, features=True)},
+        | {"ST": make_audit(ST, features=True)},
         (BN, TEST_STEP, ON_TEST),
     ),
     Exhibit(
@@ -139,7 +139,7 @@ EXHIBITS = (
         "Smoothing and entropy: similarity and variance",
         "four panels of lines by class, and pooled variances beside them",
         {
-            name: measured(net, features=True)
+            name: make_audit(net, features=True)
             for name, net in (
                 ("PGD-AT", PGD_AT),
                 ("PGD-AT+LS", PGD_AT_LS),
@@ -156,7 +156,7 @@ EXHIBITS = (
         "Label smoothing in three trainings",
         "natural accuracy and AutoAttack with and without, and the gain",
         {
-            name: measured(net, "clean", "autoattack")
+            name: make_audit(net, "clean", "autoattack")
             for name, net in (
                 ("ST+LS", ST_LS),
                 ("ST", ST),
@@ -173,7 +173,7 @@ EXHIBITS = (
         "Entropy over the epochs",
         "four curves: clean and adversarial, PGD-AT and TRADES, with the line ln K",
         {
-            name: measured(net, "clean", "pgd20", each_epoch=True)
+            name: make_audit(net, "clean", "pgd20", each_epoch=True)
             for name, net in (("PGD-AT", PGD_AT), ("TRADES", trades()))
         },
         (BN, TEST_STEP, ON_TEST),
@@ -182,16 +182,16 @@ EXHIBITS = (
         "tradeoff2022/table2",
         "TRADES and ME-TRADES over lambda",
         "eight rows: natural, PGD-20, C&W-20, AutoAttack",
-        {role: measured(trades(lam), *TABLE) for lam, role in TRADES_ROLES.items()}
-        | {role: measured(me_trades(lam), *TABLE) for lam, role in ME_TRADES_ROLES.items()},
+        {role: make_audit(trades(lam), *TABLE) for lam, role in TRADES_ROLES.items()}
+        | {role: make_audit(me_trades(lam), *TABLE) for lam, role in ME_TRADES_ROLES.items()},
         (BN, TEST_STEP, CW, ON_TEST),
     ),
     Exhibit(
         "tradeoff2022/table3",
         "PGD-AT with smoothing and with entropy",
         "four rows: natural, PGD-20, C&W-20, AutoAttack",
-        {"PGD-AT": measured(PGD_AT, *TABLE), "PGD-AT+LS α=0.1": measured(PGD_AT_LS, *TABLE)}
-        | {f"ME-AT β={entropy:g}": measured(net, *TABLE) for entropy, net in ME_AT.items()},
+        {"PGD-AT": make_audit(PGD_AT, *TABLE), "PGD-AT+LS α=0.1": make_audit(PGD_AT_LS, *TABLE)}
+        | {f"ME-AT β={entropy:g}": make_audit(net, *TABLE) for entropy, net in ME_AT.items()},
         (BN, TEST_STEP, CW, *LS, ON_TEST),
     ),
     Exhibit(
@@ -199,7 +199,7 @@ EXHIBITS = (
         "The worst class",
         "seven rows: natural, PGD-20, C&W-20, AutoAttack of the worst class of each",
         {
-            name: measured(net, *TABLE)
+            name: make_audit(net, *TABLE)
             for name, net in (
                 ("PGD-AT", PGD_AT),
                 ("PGD-AT+LS", PGD_AT_LS),
@@ -247,15 +247,15 @@ EXHIBITS = (
         "tradeoff2022/fig8",
         "Adversarial training of one class: the other eight",
         "eight pairs of panels: class errors beside two-dimensional features",
-        {f"single {c}": measured(single(c), *FIGURE, features=True) for c in OTHERS},
+        {f"single {c}": make_audit(single(c), *FIGURE, features=True) for c in OTHERS},
         (BN, TEST_STEP, TWO_D),
     ),
     Exhibit(
         "tradeoff2022/fig9",
         "Similarity and variance over lambda",
         "two panels of lines by class, and the pooled variance beside them",
-        {f"TRADES λ={lam:g}": measured(trades(lam), features=True) for lam in (1.0, 6.0, 12.0)}
-        | {"PGD-AT": measured(PGD_AT, features=True)},
+        {f"TRADES λ={lam:g}": make_audit(trades(lam), features=True) for lam in (1.0, 6.0, 12.0)}
+        | {"PGD-AT": make_audit(PGD_AT, features=True)},
         (BN, ON_TEST, VARIANCE),
     ),
 )
