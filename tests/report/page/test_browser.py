@@ -9,6 +9,7 @@ from leastwise.report.export import table_csv, table_latex, table_markdown
 from leastwise.report.page.page import make_page
 from leastwise.report.results import AuditedModel
 from tests.report.evidence_made_up import audited, evidence
+from tests.report.page.made_up_pages import page_of
 from tests.report.page.opened import Opened
 
 pytestmark = pytest.mark.medium
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.medium
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
     folder = tmp_path_factory.mktemp("pages")
     for k in (10, 100, 1000):
-        (folder / f"{k}.html").write_text(make_page(audited(k)), encoding="utf-8")
+        (folder / f"{k}.html").write_text(page_of(k), encoding="utf-8")
     return {k: folder / f"{k}.html" for k in (10, 100, 1000)}
 
 

@@ -23,6 +23,7 @@ from leastwise.report.weakest import find_attackers_pick
 from leastwise.statistics.intervals import wilson_interval
 from leastwise.statistics.paired import compare_paired
 from tests.report.evidence_made_up import CIFAR10, audited, evidence
+from tests.report.page.made_up_pages import page_of
 from tests.report.page.page_text import unpacked, visible
 
 LIMIT = 1_500_000  # bytes
@@ -32,7 +33,7 @@ ATTRIBUTE = '"><img src=x onerror=alert(1)>'
 
 @pytest.fixture(scope="module")
 def html() -> str:
-    return make_page(audited(10))
+    return page_of(10)
 
 
 class Tags(HTMLParser):
@@ -123,7 +124,7 @@ def test_the_file_is_small(html: str) -> None:
 @pytest.mark.medium
 @pytest.mark.parametrize("k", [100, pytest.param(1000, marks=pytest.mark.slow)])
 def test_the_file_is_small_with_many_classes(k: int) -> None:
-    assert len(make_page(audited(k)).encode()) < LIMIT
+    assert len(page_of(k).encode()) < LIMIT
 
 
 def test_the_same_evidence_gives_the_same_bytes() -> None:
