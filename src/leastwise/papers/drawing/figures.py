@@ -179,6 +179,7 @@ def confusion_figure(
     inputs: DrawingInput,
     audited: AuditedCondition,
     title: str,
+    *,
     counts: bool = False,
     diagonal: bool = True,
     by_groups: bool = False,
@@ -200,7 +201,15 @@ def confusion_figure(
         order, told = [c for c in order if c in set(busiest)], f"{told}; the {LARGEST} classes with most mistakes"
     firsts = order_by_group(order, evidence.groups)[1] if by_groups else []
     return matrix_figure(
-        evidence.names, values, order, order, title, told, COUNTS if counts else SHARES, firsts, diagonal
+        evidence.names,
+        values,
+        order,
+        order,
+        title,
+        told,
+        COUNTS if counts else SHARES,
+        firsts=firsts,
+        diagonal=diagonal,
     )
 
 
@@ -212,6 +221,7 @@ def matrix_figure(
     title: str,
     told: str,
     look: HeatmapStyle,
+    *,
     firsts: Sequence[int] = (),
     diagonal: bool = True,
 ) -> Figure:
