@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from leastwise.attacks.autoattack import autoattack
+from leastwise.attacks.autoattack import make_autoattack
 from leastwise.attacks.base import Attack
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Linf
@@ -248,7 +248,7 @@ def main() -> None:
             x, y = one.x[: settings.autoattack], one.y[: settings.autoattack]
             print(f"AutoAttack standard, {one.name}, {len(x)} images")
             sides = {
-                "ours": ours(autoattack(Linf(one.eps)), one.model, prepared.model),
+                "ours": ours(make_autoattack(Linf(one.eps)), one.model, prepared.model),
                 "pyautoattack": with_pyautoattack(one.model, one.eps),
             }
             ratio = contest(one, x, y, sides, 1)

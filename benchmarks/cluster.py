@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from leastwise.attacks.makers import Threat
-from leastwise.attacks.registry import named_all
+from leastwise.attacks.naming import Threat
+from leastwise.attacks.registry import make_attacks
 from leastwise.attacks.threats import Linf
 from leastwise.audit.auditor import make_auditor
 from leastwise.data.loading import load
@@ -44,7 +44,7 @@ def main(images: int = IMAGES, rounds: int = ROUNDS, attack: str = "autoattack")
     data = load(str(folder / "cifar10_test_first2000.npz"))
     data = data.where(np.arange(len(data)) < images)
     eps = 2 / 255
-    checked = make_auditor(resnet2b(), data, named_all(attack, Threat(Linf(eps), eps / 4)), shard=SHARD)
+    checked = make_auditor(resnet2b(), data, make_attacks(attack, Threat(Linf(eps), eps / 4)), shard=SHARD)
     seconds: dict[int, list[float]] = {1: [], 2: []}
     found = set()
     with tempfile.TemporaryDirectory() as place, connected(workers=1) as one, connected(workers=2) as two:

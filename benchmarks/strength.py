@@ -25,10 +25,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from leastwise.attacks.apgd.attack import APGD
-from leastwise.attacks.autoattack import autoattack
+from leastwise.attacks.apgd.apgd import APGD
+from leastwise.attacks.autoattack import make_autoattack
 from leastwise.attacks.base import Attack
-from leastwise.attacks.fab.attack import FAB
+from leastwise.attacks.fab.fab import FAB
 from leastwise.attacks.goals import CE
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.square import Square
@@ -136,7 +136,7 @@ def main() -> None:
             reference(["square"], model, x, y, eps),
             settings.seeds,
         ),
-        "autoattack": (ours(autoattack(ball), model, x, y), reference(None, model, x, y, eps), settings.seeds),
+        "autoattack": (ours(make_autoattack(ball), model, x, y), reference(None, model, x, y, eps), settings.seeds),
     }
     wanted = [name for name in settings.only.split(",") if name] or list(rows)
     out = Path(settings.out) if settings.out else None

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from leastwise.attacks.goals import KL
-from leastwise.attacks.pgd import PGD, Gaussian
+from leastwise.attacks.pgd import PGD
+from leastwise.attacks.starts import Gaussian
 from leastwise.attacks.threats import Linf
 from leastwise.data.dataset import Dataset
 from leastwise.models.zoo.registry import build

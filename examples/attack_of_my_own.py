@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from leastwise.attacks import Clean, Foreign, Linf
+from leastwise.attacks import Clean, ExternalAttack, Linf
 from leastwise.audit import audit
 from leastwise.data import load
 from leastwise.models import build
@@ -25,7 +25,7 @@ def main() -> None:
     for _ in fit(network, load("fashion-mini/train").take(100), Training(epochs=3)):
         pass
     test = load("fashion-mini/test").take(20)
-    mine = Foreign("one step", one_step, Linf(EPS), version="1")
+    mine = ExternalAttack("one step", one_step, Linf(EPS), version="1")
     found = audit(network, test, (("clean", Clean()), ("mine", mine)))
     for condition in found.conditions:
         for name, accuracy in zip(found.names, found.tally(condition).accuracy.tolist(), strict=True):

@@ -1,6 +1,6 @@
 """Two networks on the same images: which class gained, which lost, and what chance alone could have done."""
 
-from leastwise.attacks import PGD, Linf, Threat, named_all
+from leastwise.attacks import PGD, Linf, Threat, make_attacks
 from leastwise.audit import audit
 from leastwise.data import load
 from leastwise.models import Classifier, build
@@ -19,7 +19,7 @@ def trained(objective: Objective) -> Classifier:
 
 def main() -> None:
     test = load("fashion-mini/test").take(40)
-    conditions = named_all("clean,pgd10", Threat(Linf(0.05), step=0.0125))
+    conditions = make_attacks("clean,pgd10", Threat(Linf(0.05), step=0.0125))
     plain, robust = (audit(trained(objective), test, conditions) for objective in (Standard(), PGDAT(INNER)))
     for condition in plain.conditions:
         found = compare_class_wise(plain.correct(condition), robust.correct(condition), plain.labels, k=plain.k)

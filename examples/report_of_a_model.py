@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from leastwise.attacks import Linf, Threat, named_all, over_radii
+from leastwise.attacks import Linf, Threat, make_attacks, repeat_over_radii
 from leastwise.audit import audit
 from leastwise.data import load
 from leastwise.models import build
@@ -17,8 +17,8 @@ def main() -> None:
     for _ in fit(network, load("fashion-mini/train").take(100), Training(epochs=3)):
         pass
     threat = Threat(Linf(0.02), step=0.005)
-    names = over_radii("clean,pgd10", ["0.005", "0.01", "0.02"], threat)
-    found = audit(network, load("fashion-mini/test").take(50), named_all(names, threat))
+    names = repeat_over_radii("clean,pgd10", ["0.005", "0.01", "0.02"], threat)
+    found = audit(network, load("fashion-mini/test").take(50), make_attacks(names, threat))
     for verdict in decide([parse_term("worst(pgd10[0.01]) >= 0.05")], from_evidence(found), {}):
         print(verdict.term.text, "->", verdict.outcome.value, f"[{verdict.low:.3f}, {verdict.high:.3f}]")
     file = Path("report.html")

@@ -1,6 +1,6 @@
 """The worst class with as few attacks as possible: only classes that may still be it are attacked."""
 
-from leastwise.attacks import Linf, Threat, named_all
+from leastwise.attacks import Linf, Threat, make_attacks
 from leastwise.audit import make_auditor
 from leastwise.audit.race import RaceRecipe, attacked, lanes, race
 from leastwise.data import load
@@ -13,7 +13,7 @@ def main() -> None:
     for _ in fit(network, load("fashion-mini/train").take(100), Training(epochs=3)):
         pass
     test = load("fashion-mini/test")
-    judge = make_auditor(network, test, named_all("pgd10", Threat(Linf(0.01), step=0.0025)))
+    judge = make_auditor(network, test, make_attacks("pgd10", Threat(Linf(0.01), step=0.0025)))
     for number, found in enumerate(race(RaceRecipe(judge.key), lanes(judge, test), attacked(judge, test, judge.model))):
         standing = ", ".join(test.names[c] for c in found.contenders)
         print(f"round {number}: {found.spent} of {len(test)} images attacked; may be the worst: {standing}")

@@ -8,7 +8,7 @@ The file saves the verb from importing torch. It is the same on every machine: w
 import json
 from typing import Any
 
-from leastwise.attacks.registry import TABLE
+from leastwise.attacks.registry import NAMES
 from leastwise.attacks.threats import Linf
 from leastwise.cli.listing import FILE
 from leastwise.core.files import write_atomic
@@ -17,7 +17,7 @@ from leastwise.data.corrupt.registry import CORRUPTIONS
 from leastwise.data.registry import SOURCES
 from leastwise.data.source import Source, describe_origin
 from leastwise.models.zoo.registry import ARCHITECTURES, PARTS, Architecture
-from leastwise.papers.cost import costs
+from leastwise.papers.cost import costs_by_scale
 from leastwise.papers.exhibit import Exhibit
 from leastwise.papers.outline import short
 from leastwise.papers.registry import PAPERS
@@ -41,7 +41,7 @@ def listing_text() -> str:
 def make_listing() -> dict[str, list[dict[str, Any]]]:
     """Names, what they stand for and facts of less importance, by topic."""
     return {
-        "attacks": [entry(r.spelling, r.about, r.paper, f"cost per image: {r.cost}") for r in TABLE],
+        "attacks": [entry(r.spelling, r.about, r.paper, f"cost per image: {r.cost}") for r in NAMES],
         "augmentations": [entry(name, a.about) for name, a in AUGMENTATIONS.items()],
         "corruptions": [entry(name, kind.about, kind.family) for name, kind in CORRUPTIONS.items()],
         "data": [data_entry(name, source) for name, source in SOURCES.items()],
@@ -87,7 +87,7 @@ def training(paper: str, adds: str, settings: str = "") -> tuple[str, ...]:
 
 def cost_texts(exhibit: Exhibit) -> list[str]:
     """The cost of an exhibit by itself at each scale."""
-    return [f"{cost.trainings} trainings, {short(cost.passes)} passes" for cost in costs(exhibit).values()]
+    return [f"{cost.trainings} trainings, {short(cost.passes)} passes" for cost in costs_by_scale(exhibit).values()]
 
 
 def own_defaults(method: Method) -> str:

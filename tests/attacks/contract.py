@@ -3,8 +3,7 @@
 import torch
 
 from leastwise.attacks.base import NEVER, Attack
-from leastwise.attacks.cost import most_passes
-from leastwise.attacks.external import Foreign
+from leastwise.attacks.external import ExternalAttack
 from leastwise.models.zoo.registry import build
 from tests.attacks.networks_to_attack import noise_for
 
@@ -30,9 +29,9 @@ def check_contract(attack: Attack, k: int, b: int, shape: tuple[int, int, int], 
     assert torch.equal(x, x_before) and torch.equal(torch.random.get_rng_state(), generator_before)
     assert torch.equal(found.fooled, found.step != NEVER)
     assert found.forwards > 0 and found.backwards >= 0
-    most = most_passes(attack, k)
+    most = attack.cost(k)
     if most is None:
-        assert isinstance(attack, Foreign)
+        assert isinstance(attack, ExternalAttack)
     else:
         assert found.forwards <= b * most.forwards and found.backwards <= b * most.backwards
     assert not model.training and all(not m.training for m in model.modules())

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from leastwise.attacks.base import BROKEN, NEVER, Keep, uses_gradients
-from leastwise.attacks.corruptions import Corrupted, Kind, RandomNoise, draw
+from leastwise.attacks.base import BROKEN, NEVER, Keep
+from leastwise.attacks.corruptions import Corrupted, NoiseKind, RandomNoise, draw_point
 from leastwise.attacks.threats import L1, L2, Ball, Linf
 from leastwise.audit.auditor import audit
 from leastwise.core.losses import margin
@@ -75,7 +75,7 @@ def test_higher_severity_is_further_away() -> None:
 
 def test_a_corruption_has_no_radius() -> None:
     condition = Corrupted(Corruption("fog", 2))
-    assert condition.at(0.5) is condition and not uses_gradients(condition)
+    assert condition.at(0.5) is condition and not condition.gradients
     x = torch.rand(2, *PICTURE)
     assert condition.allows(x, 1 - x).tolist() == [True, True]
     assert condition.allows(x, x - 1.1).tolist() == [False, False]
@@ -91,7 +91,7 @@ def test_a_corruption_has_no_radius() -> None:
 def noises(draw: st.DrawFn) -> RandomNoise:
     eps = draw(st.floats(0, 1))
     ball: Ball = draw(st.sampled_from([Linf(eps), L2(5 * eps), L1(20 * eps)]))
-    kind, keep = draw(st.sampled_from(get_args(Kind))), draw(st.sampled_from(get_args(Keep)))
+    kind, keep = draw(st.sampled_from(get_args(NoiseKind))), draw(st.sampled_from(get_args(Keep)))
     return RandomNoise(ball, kind, draw(st.integers(1, 4)), keep)
 
 
@@ -109,9 +109,9 @@ def test_p15_random_noise_stays_in_its_ball_and_leaves_the_model_alone(
     check_contract(attack, k, b, shape, seed)
 
 
-@pytest.mark.parametrize("kind", get_args(Kind))
+@pytest.mark.parametrize("kind", get_args(NoiseKind))
 @pytest.mark.parametrize("ball", [Linf(0.08), L2(0.6)], ids=str)
-def test_last_is_the_worst_of_the_draws_and_fooled_the_first_mistake(ball: Ball, kind: Kind) -> None:
+def test_last_is_the_worst_of_the_draws_and_fooled_the_first_mistake(ball: Ball, kind: NoiseKind) -> None:
     model, x, y = mixed()
     attack = RandomNoise(ball, kind, 6)
     points = torch.stack([single(attack, x, number) for number in range(1, 7)])
@@ -138,14 +138,14 @@ def test_last_is_the_worst_of_the_draws_and_fooled_the_first_mistake(ball: Ball,
 
 
 def single(attack: RandomNoise, x: torch.Tensor, number: int) -> torch.Tensor:
-    return draw(attack.kind, x, attack.ball, noise_for(x).fork(attack.kind, number))
+    return draw_point(attack.kind, x, attack.ball, noise_for(x).fork(attack.kind, number))
 
 
 def test_the_kinds_are_the_distributions_they_are_named_after() -> None:
     """Mean, spread and support over 30,000 pixels, far from the pixel range's ends."""
     x, eps = torch.full((100, 3, 10, 10), 0.5, dtype=torch.float64), 0.1
     uniform, gaussian, corners = (
-        (single(RandomNoise(Linf(eps), kind), x, 1) - x).flatten() / eps for kind in get_args(Kind)
+        (single(RandomNoise(Linf(eps), kind), x, 1) - x).flatten() / eps for kind in get_args(NoiseKind)
     )
     assert float(uniform.std()) == pytest.approx(1 / 3**0.5, rel=0.02) and float(uniform.abs().max()) <= 1 + 1e-9
     assert corners.abs().sub(1).abs().max() < 1e-9 and abs(float(corners.mean())) < 0.03
@@ -210,7 +210,7 @@ def test_logits_that_are_not_finite_are_never_robustness() -> None:
 def test_settings_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ValueError, match="at least one draw, but saw 0"):
         RandomNoise(Linf(0.1), draws=0)
-    assert not uses_gradients(RandomNoise(Linf(0.1)))
+    assert not RandomNoise(Linf(0.1)).gradients
     assert str(RandomNoise(Linf(0.1), "corners", 5, "fooled")) == (
         "corners noise in Linf eps 0.1, the worst of 5, the image counts too"
     )

@@ -12,9 +12,10 @@ import pytest
 import torch
 from torch import nn
 
-from leastwise.attacks.base import BROKEN, FINE, NEVER, uses_gradients
-from leastwise.attacks.external import MISSING, Foreign, from_art, from_foolbox, seeded
-from leastwise.attacks.pgd import PGD, Zero
+from leastwise.attacks.base import BROKEN, FINE, NEVER
+from leastwise.attacks.external import MISSING, ExternalAttack, from_art, from_foolbox, seed_generators
+from leastwise.attacks.pgd import PGD
+from leastwise.attacks.starts import Zero
 from leastwise.attacks.threats import L2, Ball, Linf
 from leastwise.core.recipe import canonical_json, recipe_key
 from leastwise.models.classifier import Classifier
@@ -34,22 +35,22 @@ def installed(name: str) -> ModuleType:
         return pytest.importorskip(name)
 
 
-def of_torchattacks(random_start: bool) -> Foreign:
+def of_torchattacks(random_start: bool) -> ExternalAttack:
     torchattacks = installed("torchattacks")
 
     def craft(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return torchattacks.PGD(model, eps=EPS, alpha=STEP, steps=STEPS, random_start=random_start)(x, y)
 
-    return Foreign("torchattacks pgd", craft, Linf(EPS), torchattacks.__version__)
+    return ExternalAttack("torchattacks pgd", craft, Linf(EPS), torchattacks.__version__)
 
 
-def of_foolbox(random_start: bool) -> Foreign:
+def of_foolbox(random_start: bool) -> ExternalAttack:
     foolbox = installed("foolbox")
     attack = foolbox.attacks.LinfPGD(abs_stepsize=STEP, steps=STEPS, random_start=random_start)
     return from_foolbox(attack, Linf(EPS), foolbox.__version__)
 
 
-def of_art(random_start: bool) -> Foreign:
+def of_art(random_start: bool) -> ExternalAttack:
     evasion = installed("art.attacks.evasion")
 
     def make(classifier: Any) -> Any:
@@ -70,7 +71,7 @@ PEERS = pytest.mark.parametrize("peer", [of_torchattacks, of_foolbox, of_art])
 
 
 @PEERS
-def test_without_a_random_start_the_peers_pgd_is_ours(peer: Callable[[bool], Foreign]) -> None:
+def test_without_a_random_start_the_peers_pgd_is_ours(peer: Callable[[bool], ExternalAttack]) -> None:
     """In float64 point by point; ART, which has float32 only, but for pixels whose gradient is nearly zero."""
     dtype = torch.float32 if peer is of_art else torch.float64
     model, x, _ = mixed(dtype)
@@ -85,7 +86,9 @@ def test_without_a_random_start_the_peers_pgd_is_ours(peer: Callable[[bool], For
 
 
 @PEERS
-def test_with_a_random_start_robust_accuracy_is_ours_within_a_few_per_cent(peer: Callable[[bool], Foreign]) -> None:
+def test_with_a_random_start_robust_accuracy_is_ours_within_a_few_per_cent(
+    peer: Callable[[bool], ExternalAttack],
+) -> None:
     model, x, y = mixed(torch.float32)
     ours = PGD(Linf(EPS), step=STEP, steps=STEPS).run(model, x, y, noise_for(x))
     theirs = peer(True).run(model, x, y, noise_for(x))
@@ -95,12 +98,12 @@ def test_with_a_random_start_robust_accuracy_is_ours_within_a_few_per_cent(peer:
 
 
 @PEERS
-def test_p15_peers_stay_in_their_ball_and_leave_the_model_alone(peer: Callable[[bool], Foreign]) -> None:
+def test_p15_peers_stay_in_their_ball_and_leave_the_model_alone(peer: Callable[[bool], ExternalAttack]) -> None:
     check_contract(peer(True), K, B, SHAPE, 0)
 
 
 @PEERS
-def test_p26_the_callers_random_numbers_and_the_model_are_as_before(peer: Callable[[bool], Foreign]) -> None:
+def test_p26_the_callers_random_numbers_and_the_model_are_as_before(peer: Callable[[bool], ExternalAttack]) -> None:
     model, x, y = mixed(torch.float32)
     attack = peer(True)
     before = torch.random.get_rng_state(), np.random.get_state()[1].copy()
@@ -112,7 +115,7 @@ def test_p26_the_callers_random_numbers_and_the_model_are_as_before(peer: Callab
 
 
 @PEERS
-def test_passes_through_the_model_are_counted(peer: Callable[[bool], Foreign]) -> None:
+def test_passes_through_the_model_are_counted(peer: Callable[[bool], ExternalAttack]) -> None:
     model, x, y = mixed(torch.float32)
     found = peer(False).run(model, x, y, noise_for(x))
     assert found.backwards == STEPS * len(x)
@@ -137,22 +140,22 @@ def test_p26_inside_the_global_generators_follow_the_seed_and_outside_nothing_ch
         return float(torch.rand(())), float(np.random.rand()), random.random()
 
     before = random.getstate()
-    with seeded(7):
+    with seed_generators(7):
         inside = draws()
     assert random.getstate() == before
-    with pytest.raises(RuntimeError, match="stop"), seeded(7):
+    with pytest.raises(RuntimeError, match="stop"), seed_generators(7):
         assert draws() == inside
         raise RuntimeError("stop")
     assert random.getstate() == before
-    with seeded(8):
+    with seed_generators(8):
         assert all(a != b for a, b in zip(draws(), inside, strict=True))
 
 
 # What the adapter guards, with functions made up for it
 
 
-def made_up(function: Callable[..., Any], ball: Ball | None = None, **settings: Any) -> Foreign:
-    return Foreign("made-up", function, ball or Linf(0.1), **settings)
+def made_up(function: Callable[..., Any], ball: Ball | None = None, **settings: Any) -> ExternalAttack:
+    return ExternalAttack("made-up", function, ball or Linf(0.1), **settings)
 
 
 def test_gradients_flags_and_modes_are_restored_even_after_an_error() -> None:
@@ -283,7 +286,7 @@ def test_a_recipe_needs_a_version_and_sees_no_function() -> None:
 
 def test_mistakes_are_refused_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     attack = made_up(lambda *_: None, gradients=False)
-    assert not uses_gradients(attack) and uses_gradients(made_up(lambda *_: None))
+    assert not attack.gradients and made_up(lambda *_: None).gradients
     with pytest.raises(ValueError, match="holds its own radius"):
         attack.at(0.2)
     with pytest.raises(ValueError, match="one eps for all examples"):

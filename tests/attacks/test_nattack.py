@@ -11,9 +11,19 @@ from torch import nn
 
 import leastwise.attacks.nattack as module
 from leastwise.attacks.active_set import ask
-from leastwise.attacks.base import BROKEN, FINE, NEVER, uses_gradients
+from leastwise.attacks.base import BROKEN, FINE, NEVER
 from leastwise.attacks.goals import KL, Margin, Targeted
-from leastwise.attacks.nattack import NAttack, Survey, advantages, directions, image, opened, own_signs, step, survey
+from leastwise.attacks.nattack import (
+    NAttack,
+    Survey,
+    advantages,
+    directions,
+    image_of,
+    move_mean,
+    own_signs,
+    start_state,
+    survey,
+)
 from leastwise.attacks.threats import L2, Ball, Linf
 from leastwise.core.losses import margin
 from leastwise.core.recipe import recipe_key
@@ -43,13 +53,13 @@ def test_a7_expected_step_is_the_gradient() -> None:
     x, n = grey(6), 4000
     y = torch.zeros(6, dtype=torch.int64)
     attack = NAttack(population=n, sigma=0.1, lr=0.02)
-    front = opened(attack, nn.Flatten(), x, y, noise_for(x))
+    front = start_state(attack, nn.Flatten(), x, y, noise_for(x))
     e, sign = directions(front, n, 0), own_signs(front, n, 0)
     gradient = torch.randn(6, *SHAPE, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     v = front.mean[:, None] + attack.sigma * sign[:, :, None, None, None] * e
     score = (v * gradient[:, None]).sum(dim=(2, 3, 4))
     finite = torch.ones_like(score, dtype=torch.bool)
-    moved = (step(attack, front, e, sign, Survey(score, finite, ~finite)).mean - front.mean).flatten(1)
+    moved = (move_mean(attack, front, e, sign, Survey(score, finite, ~finite)).mean - front.mean).flatten(1)
     assert bool((nn.functional.cosine_similarity(moved, gradient.flatten(1)) > 0.9).all())
     along = (moved * nn.functional.normalize(gradient.flatten(1))).sum(1)
     assert along.tolist() == pytest.approx([attack.lr / attack.sigma] * 6, rel=0.1)
@@ -59,19 +69,19 @@ def test_a7_expected_step_on_a_quadratic_score_is_the_gradient() -> None:
     """-|v - c|² has the gradient 2(c - v); where it is steep, sigma² of curvature does not matter."""
     x, n = grey(4), 4000
     attack = NAttack(population=n)
-    front = opened(attack, nn.Flatten(), x, torch.zeros(4, dtype=torch.int64), noise_for(x))
+    front = start_state(attack, nn.Flatten(), x, torch.zeros(4, dtype=torch.int64), noise_for(x))
     e, sign = directions(front, n, 3), own_signs(front, n, 3)
     centre = front.mean + torch.randn(4, *SHAPE, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     v = front.mean[:, None] + attack.sigma * sign[:, :, None, None, None] * e
     score = -(v - centre[:, None]).square().sum(dim=(2, 3, 4))
     finite = torch.ones_like(score, dtype=torch.bool)
-    moved = (step(attack, front, e, sign, Survey(score, finite, ~finite)).mean - front.mean).flatten(1)
+    moved = (move_mean(attack, front, e, sign, Survey(score, finite, ~finite)).mean - front.mean).flatten(1)
     assert bool((nn.functional.cosine_similarity(moved, (centre - front.mean).flatten(1)) > 0.9).all())
 
 
 def test_a7_directions_are_standard_normal_and_signs_fair() -> None:
     x = torch.full((40, 3, 5, 4), 0.5)
-    front = opened(SMALL, nn.Flatten(), x, torch.zeros(40, dtype=torch.int64), noise_for(x))
+    front = start_state(SMALL, nn.Flatten(), x, torch.zeros(40, dtype=torch.int64), noise_for(x))
     e = directions(front, 3000, 0)
     assert e.shape == (3000, 3, 5, 4)
     assert float(e.mean()) == pytest.approx(0, abs=0.01) and float(e.std()) == pytest.approx(1, abs=0.01)
@@ -104,9 +114,9 @@ def test_a7_equal_rewards_move_nothing(value: float) -> None:
     assert torch.equal(advantages(reward, finite), torch.zeros(1, 300, dtype=torch.float64))
     x = torch.rand(1, *SHAPE, generator=torch.Generator().manual_seed(0))
     attack = NAttack(population=300)
-    front = opened(attack, nn.Flatten(), x, torch.zeros(1, dtype=torch.int64), noise_for(x))
+    front = start_state(attack, nn.Flatten(), x, torch.zeros(1, dtype=torch.int64), noise_for(x))
     e, sign = directions(front, 300, 0), own_signs(front, 300, 0)
-    assert torch.equal(step(attack, front, e, sign, Survey(reward, finite, ~finite)).mean, front.mean)
+    assert torch.equal(move_mean(attack, front, e, sign, Survey(reward, finite, ~finite)).mean, front.mean)
 
 
 def test_a7_rewards_that_are_not_finite_have_no_say() -> None:
@@ -119,7 +129,7 @@ def test_a7_rewards_that_are_not_finite_have_no_say() -> None:
 def test_a7_reward_is_half_the_hinged_difference_of_log_probabilities() -> None:
     """Each sample against its own best other class, seen one image at a time."""
     model, x, y = few(5)
-    front = opened(SMALL, model, x, y, noise_for(x))
+    front = start_state(SMALL, model, x, y, noise_for(x))
     e, sign = directions(front, 12, 0), own_signs(front, 12, 0)
     seen = survey(SMALL, model, front, e, sign)
     for n in range(5):
@@ -135,7 +145,7 @@ def test_a7_reward_is_half_the_hinged_difference_of_log_probabilities() -> None:
 @pytest.mark.parametrize("images", [1, 7, 12, 1000])
 def test_how_many_images_go_at_once_changes_nothing(monkeypatch: pytest.MonkeyPatch, images: int) -> None:
     model, x, y = few(5)
-    front = opened(SMALL, model, x, y, noise_for(x))
+    front = start_state(SMALL, model, x, y, noise_for(x))
     e, sign = directions(front, 12, 0), own_signs(front, 12, 0)
     whole = survey(SMALL, model, front, e, sign)
     sizes = []
@@ -212,9 +222,9 @@ def test_p15_nattack_stays_in_its_ball(
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_images_at_zero_and_one_start_where_they_are(dtype: torch.dtype) -> None:
     x = torch.tensor([0.0, 1.0, 0.5, 0.25], dtype=dtype).view(1, 1, 2, 2)
-    front = opened(SMALL, nn.Flatten(), x, torch.zeros(1, dtype=torch.int64), noise_for(x))
+    front = start_state(SMALL, nn.Flatten(), x, torch.zeros(1, dtype=torch.int64), noise_for(x))
     assert bool(front.mean.isfinite().all())
-    assert torch.allclose(image(front, front.mean), x, atol=0.003)
+    assert torch.allclose(image_of(front, front.mean), x, atol=0.003)
 
 
 def test_examples_that_leave_do_not_change_what_others_do() -> None:
@@ -310,7 +320,7 @@ def test_a_black_box_without_gradients_will_do() -> None:
             return torch.from_numpy(model(x).detach().numpy().copy())
 
     attack = replace(SMALL, steps=3)
-    assert not uses_gradients(attack)
+    assert not attack.gradients
     assert torch.equal(attack.run(BlackBox(), x, y, noise_for(x)).x_adv, attack.run(model, x, y, noise_for(x)).x_adv)
 
 

@@ -9,19 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from leastwise.attacks.apgd.attack import APGD
-from leastwise.attacks.base import BROKEN, FINE, FLAT, NEVER, Attack, Clean, Keep
+from leastwise.attacks.apgd.apgd import APGD
+from leastwise.attacks.base import BROKEN, FINE, FLAT, NEVER, Attack, Keep
+from leastwise.attacks.clean import Clean
 from leastwise.attacks.combine import Cascade, Grid, Restarts
-from leastwise.attacks.fab.attack import FAB
+from leastwise.attacks.fab.fab import FAB
 from leastwise.attacks.goals import CE, DLR, KL, Goal, Margin, Targeted
-from leastwise.attacks.makers import Threat
 from leastwise.attacks.min_norm.cw import CWL2, CWInf
+from leastwise.attacks.naming import AttackName, Threat
 from leastwise.attacks.nattack import NAttack
-from leastwise.attacks.pgd import PGD, Gaussian, Start, Uniform, Zero, fgsm, r_fgsm
-from leastwise.attacks.registry import TABLE, Named, named
+from leastwise.attacks.pgd import PGD, fgsm, r_fgsm
+from leastwise.attacks.registry import NAMES, make_attack
 from leastwise.attacks.square import Square
+from leastwise.attacks.starts import Gaussian, Start, Uniform, Zero
+from leastwise.attacks.surrogate import make_surrogate
 from leastwise.attacks.threats import L1, L2, Ball, Linf
-from leastwise.attacks.transfer import surrogate
 from leastwise.core.losses import kl, margin
 from leastwise.core.noise import Noise
 from leastwise.models.classifier import Classifier, inference
@@ -60,7 +62,7 @@ def test_p1_temperature_one_is_pgd_bit_for_bit(keep: str) -> None:
     """The T-PGD of the attack table at 1/T = 1 is the table's PGD: same bits in float32."""
     model, x, y = mixed(torch.float32)
     threat = Threat(Linf(0.05), 0.0125, keep)
-    a, b = (named(name, threat).run(model, x, y, noise_for(x)) for name in ("pgd5", "tpgd5@1"))
+    a, b = (make_attack(name, threat).run(model, x, y, noise_for(x)) for name in ("pgd5", "tpgd5@1"))
     assert torch.equal(a.x_adv, b.x_adv) and torch.equal(a.fooled, b.fooled)
 
 
@@ -160,11 +162,11 @@ def test_p15_every_attack_stays_in_its_ball_and_leaves_the_model_alone(
     check_contract(attack, k, b, shape, seed)
 
 
-def short(row: Named, ball: Ball, keep: str) -> Attack:
+def short(row: AttackName, ball: Ball, keep: str) -> Attack:
     """The attack of a row of the table, with little to do."""
     models = [build("small", (3, 8, 8), 5, seed=s).eval() for s in (1, 2)]
-    threat = Threat(ball, 0.25 * ball.eps, keep, lambda name: surrogate(name, models[int(name)]))
-    return brief(named(row.example or "transfer:0+1", threat))
+    threat = Threat(ball, 0.25 * ball.eps, keep, lambda name: make_surrogate(name, models[int(name)]))
+    return brief(make_attack(row.example or "transfer:0+1", threat))
 
 
 def brief(attack: Attack) -> Attack:
@@ -185,7 +187,7 @@ def brief(attack: Attack) -> Attack:
     return attack
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.spelling)
+@pytest.mark.parametrize("row", NAMES, ids=lambda row: row.spelling)
 @given(
     kind=st.sampled_from([Linf, L2, L1]),
     eps=st.floats(0.001, 0.5),
@@ -197,7 +199,7 @@ def brief(attack: Attack) -> Attack:
 )
 @settings(max_examples=6, deadline=None)
 def test_p15_p26_every_named_attack_keeps_the_contract(
-    row: Named, kind: type[Ball], eps: float, keep: str, k: int, b: int, shape: tuple[int, int, int], seed: int
+    row: AttackName, kind: type[Ball], eps: float, keep: str, k: int, b: int, shape: tuple[int, int, int], seed: int
 ) -> None:
     if row.spelling.startswith("transfer"):  # its surrogates are for these
         k, shape = 5, (3, 8, 8)
@@ -349,8 +351,8 @@ def test_an_example_meets_the_same_attack_in_any_batch() -> None:
 def test_a_combination_is_the_per_example_worst_of_its_members(kind: type[Cascade] | type[Grid]) -> None:
     model, x, y = mixed()
     threat = Threat(Linf(0.06), 0.015)
-    grid = named("tpgd4-grid", threat)
-    members = [named(f"tpgd4@{t}", threat) for t in (2, 5, 10, 50)]
+    grid = make_attack("tpgd4-grid", threat)
+    members = [make_attack(f"tpgd4@{t}", threat) for t in (2, 5, 10, 50)]
     assert isinstance(grid, Grid) and list(grid.members) == members
     alone = [member.run(model, x, y, noise_for(x)) for member in members]
     found = kind(grid.members).run(model, x, y, noise_for(x))
@@ -386,12 +388,12 @@ def test_linf_and_l2_attacks_lower_the_margin() -> None:
 
 def test_named_attacks_resolve_to_the_documented_values() -> None:
     threat = Threat(Linf(0.1), 0.025)
-    assert named("pgd20", threat) == PGD(Linf(0.1), CE(), 0.025, 20, Uniform(), "fooled")
-    assert named("tpgd20", threat) == PGD(Linf(0.1), CE(5.0), 0.025, 20, Uniform(), "fooled")
-    assert named("tpgd20@50", threat) == PGD(Linf(0.1), CE(50.0), 0.025, 20, Uniform(), "fooled")
-    assert named("cw20", threat) == PGD(Linf(0.1), Margin(50.0), 0.025, 20, Uniform(), "fooled")
-    assert named("fgsm", threat) == fgsm(Linf(0.1), keep="fooled")
-    assert named("clean", threat) == Clean()
+    assert make_attack("pgd20", threat) == PGD(Linf(0.1), CE(), 0.025, 20, Uniform(), "fooled")
+    assert make_attack("tpgd20", threat) == PGD(Linf(0.1), CE(5.0), 0.025, 20, Uniform(), "fooled")
+    assert make_attack("tpgd20@50", threat) == PGD(Linf(0.1), CE(50.0), 0.025, 20, Uniform(), "fooled")
+    assert make_attack("cw20", threat) == PGD(Linf(0.1), Margin(50.0), 0.025, 20, Uniform(), "fooled")
+    assert make_attack("fgsm", threat) == fgsm(Linf(0.1), keep="fooled")
+    assert make_attack("clean", threat) == Clean()
 
 
 @pytest.mark.parametrize(
@@ -413,7 +415,7 @@ def test_named_attacks_resolve_to_the_documented_values() -> None:
 )
 def test_unknown_names_are_refused_with_the_list(name: str) -> None:
     with pytest.raises(ValueError, match=r"there is no attack .*choose from clean, fgsm, fgsm-rs"):
-        named(name, Threat(Linf(0.1), 0.025))
+        make_attack(name, Threat(Linf(0.1), 0.025))
 
 
 def test_restarts_begin_with_the_attack_alone_and_only_add() -> None:

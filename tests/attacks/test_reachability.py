@@ -10,12 +10,13 @@ import torch
 from scipy.optimize import linprog
 from torch import nn
 
-from leastwise.attacks.apgd.attack import APGD
+from leastwise.attacks.apgd.apgd import APGD
 from leastwise.attacks.base import BROKEN, FINE, NEVER
 from leastwise.attacks.combine import Cascade
 from leastwise.attacks.goals import CE, Margin, Targeted
-from leastwise.attacks.pgd import PGD, Zero
-from leastwise.attacks.reachability import Everywhere, Reach, matrix, reach, worst_target
+from leastwise.attacks.pgd import PGD
+from leastwise.attacks.reachability import Everywhere, Reach, reach, reach_matrix, worst_target
+from leastwise.attacks.starts import Zero
 from leastwise.attacks.threats import L2, Ball, Linf
 from leastwise.audit.evidence import Evidence, join_records
 from leastwise.audit.evidence_file import parse_evidence
@@ -231,16 +232,16 @@ def test_the_matrix_has_the_share_of_each_class_that_reaches_each_other() -> Non
     found = Reach(reached, tried, torch.zeros(4, 4, dtype=torch.int64), torch.zeros(4, *SHAPE), y, 0, 0)
     nan = float("nan")
     wanted = [[nan, 0.5, 0.5, 0], [nan] * 4, [0, 0, nan, 0.5], [nan] * 4]
-    assert torch.equal(matrix(found, y).nan_to_num(-1), torch.tensor(wanted, dtype=torch.float64).nan_to_num(-1))
-    assert worst_target(matrix(found, y)).tolist() == [1, NEVER, 3, NEVER]
-    without = matrix(found._replace(tried=tried & torch.tensor([True, False, True, True])), y)
+    assert torch.equal(reach_matrix(found, y).nan_to_num(-1), torch.tensor(wanted, dtype=torch.float64).nan_to_num(-1))
+    assert worst_target(reach_matrix(found, y)).tolist() == [1, NEVER, 3, NEVER]
+    without = reach_matrix(found._replace(tried=tried & torch.tensor([True, False, True, True])), y)
     assert bool(without[:, 1].isnan().all()) and worst_target(without).tolist() == [2, NEVER, 3, NEVER]
 
 
 def test_the_matrix_of_a_network_is_counted_pair_by_pair() -> None:
     found, _, _ = shared(Linf(0.05), 6, 256)
     _, _, y = mixed()
-    shares = matrix(found, y)
+    shares = reach_matrix(found, y)
     for i in range(K):
         for j in range(K):
             own = found.reached[y == i, j].double()
@@ -301,7 +302,7 @@ def test_evidence_counts_the_pairs_and_merges_them() -> None:
         {"reach5": join_records(parts, len(x))},
         "{}",
     )
-    share, expected = found.reach("reach5"), matrix(reach(model, x, y, SMALL, noise_for(x)), y).numpy()
+    share, expected = found.reach("reach5"), reach_matrix(reach(model, x, y, SMALL, noise_for(x)), y).numpy()
     assert share is not None and np.allclose(share, expected, equal_nan=True)
     again = parse_evidence(found.to_bytes(), Path("x"))
     assert np.array_equal(again.conditions["reach5"].reached, counts.numpy())

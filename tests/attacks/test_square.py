@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from leastwise.attacks.base import BROKEN, FINE, NEVER, uses_gradients
+from leastwise.attacks.base import BROKEN, FINE, NEVER
 from leastwise.attacks.goals import KL, Goal, Margin, Targeted
-from leastwise.attacks.square import BLOCK, HALVINGS, Square, bump, square
+from leastwise.attacks.square import BLOCK, HALVINGS, Square, bump, share_of_image, side_of_square, square_places
 from leastwise.attacks.threats import L1, L2, Ball, Linf
 from leastwise.core.losses import margin
 from leastwise.core.noise import Noise
@@ -116,7 +116,7 @@ def plain(attack: Square, model: nn.Module, x: torch.Tensor, y: int, noise: Nois
     blocks = range(attack.queries // BLOCK + 1)
     draws = torch.cat([noise.fork("squares", n).uniform((BLOCK, (2 if linf else 5) + c))[0] for n in blocks])
     for i in range(attack.queries):
-        point = propose(x, best, attack.ball.eps, draws[i], attack.side(i, h, w))
+        point = propose(x, best, attack.ball.eps, draws[i], side_of_square(attack, i, h=h, w=w))
         now = float(margin(model(point[None]), label))
         if now < least:
             best, least = point, now
@@ -151,33 +151,33 @@ def test_a14_share_halves_as_published() -> None:
     bounds = (0, *HALVINGS, 12_000)
     for number, (low, high) in enumerate(pairwise(bounds)):
         for i in (low + 1, high):
-            assert attack.share_at(i) == 0.8 / 2**number
-    assert attack.share_at(0) == 0.8
+            assert share_of_image(attack, i) == 0.8 / 2**number
+    assert share_of_image(attack, 0) == 0.8
     stretched = Square(queries=1000, rescale=True)
-    assert [stretched.share_at(i) for i in (1, 2, 5, 6)] == [0.8, 0.4, 0.4, 0.2]
-    assert stretched.share_at(999) == 0.8 / 512
+    assert [share_of_image(stretched, i) for i in (1, 2, 5, 6)] == [0.8, 0.4, 0.4, 0.2]
+    assert share_of_image(stretched, 999) == 0.8 / 512
 
 
 def test_a14_sides_of_a_cifar_image() -> None:
     # round(sqrt(0.8 · 2^-j · 1024)): 28.6, 20.2, 14.3, 10.1, 7.2, 5.06, 3.6, 2.5, 1.8, 1.3
     at = (0, 11, 51, 201, 501, 1001, 2001, 4001, 6001, 8001)
-    assert [Square().side(i, 32, 32) for i in at] == [29, 20, 14, 10, 7, 5, 4, 3, 2, 1]
-    assert [Square(L2(0.5)).side(i, 32, 32) for i in at] == [29, 21, 15, 11, 7, 5, 5, 3, 3, 3]
-    assert Square().side(0, 1, 1) == Square(L2(1.0)).side(0, 1, 1) == 1
-    assert Square().side(0, 4, 60) == 4  # never longer than the shorter side
-    assert Square(L2(1.0)).side(0, 2, 9) == 2
+    assert [side_of_square(Square(), i, h=32, w=32) for i in at] == [29, 20, 14, 10, 7, 5, 4, 3, 2, 1]
+    assert [side_of_square(Square(L2(0.5)), i, h=32, w=32) for i in at] == [29, 21, 15, 11, 7, 5, 5, 3, 3, 3]
+    assert side_of_square(Square(), 0, h=1, w=1) == side_of_square(Square(L2(1.0)), 0, h=1, w=1) == 1
+    assert side_of_square(Square(), 0, h=4, w=60) == 4  # never longer than the shorter side
+    assert side_of_square(Square(L2(1.0)), 0, h=2, w=9) == 2
 
 
 @pytest.mark.parametrize(("s", "h", "w"), [(1, 1, 1), (3, 5, 7), (5, 5, 9), (4, 224, 224), (1, 1, 300)])
 def test_a14_every_offset_is_equally_likely(s: int, h: int, w: int) -> None:
     n = 2520 * 20  # most of the counts of offsets divide it
     even = (torch.arange(n) + 0.5) / n
-    top = square(torch.stack((even, torch.full((n,), 0.3)), 1), s, h, w)[:, 0] // w
+    top = square_places(torch.stack((even, torch.full((n,), 0.3)), 1), s, h, w)[:, 0] // w
     counts = torch.bincount(top)
     assert len(counts) == h - s + 1
     assert int(counts.max() - counts.min()) <= 1
     largest = torch.full((1, 2), 1 - 2.0**-24)  # of Noise.uniform
-    assert square(largest, s, h, w).max() == h * w - 1
+    assert square_places(largest, s, h, w).max() == h * w - 1
 
 
 @given(
@@ -364,7 +364,7 @@ def test_a_black_box_without_gradients_will_do() -> None:
             return torch.from_numpy(model(x).detach().numpy().copy())
 
     attack = Square(Linf(0.05), queries=20)
-    assert not uses_gradients(attack)
+    assert not attack.gradients
     boxed = attack.run(BlackBox(), x, y, noise_for(x))
     assert torch.equal(boxed.x_adv, attack.run(model, x, y, noise_for(x)).x_adv)
 

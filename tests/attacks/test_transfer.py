@@ -9,12 +9,14 @@ import torch
 from torch import nn
 
 from leastwise.attacks.active_set import pick_rows
-from leastwise.attacks.base import BROKEN, NEVER, Keep, Outcome, notes, uses_gradients
+from leastwise.attacks.base import BROKEN, NEVER, Keep, Outcome
 from leastwise.attacks.combine import Cascade, Restarts
 from leastwise.attacks.goals import CE, DLR, KL, Targeted
-from leastwise.attacks.pgd import PGD, Gaussian
+from leastwise.attacks.pgd import PGD
+from leastwise.attacks.starts import Gaussian
+from leastwise.attacks.surrogate import Surrogate, make_surrogate
 from leastwise.attacks.threats import L2, Linf
-from leastwise.attacks.transfer import Ensemble, Surrogate, Transfer, surrogate
+from leastwise.attacks.transfer import Ensemble, Transfer
 from leastwise.core.recipe import canonical_json, recipe_key
 from leastwise.models.classifier import Classifier, wrap
 from leastwise.models.zoo.registry import build
@@ -52,7 +54,7 @@ def test_a6_with_the_target_as_surrogate_it_is_white_box_pgd(
     model, x, _ = mixed(dtype)
     y = model(x).argmax(1)
     attack = replace(ATTACK, keep=keep)
-    found = Transfer(attack, (surrogate("itself", model),), ensemble).run(model, x, y, noise_for(x))
+    found = Transfer(attack, (make_surrogate("itself", model),), ensemble).run(model, x, y, noise_for(x))
     white = replace(ATTACK, keep="last").run(model, x, y, noise_for(x))
     assert equal(found, white) and 0 < int(white.fooled.sum()) < len(x)
     # The clean image and the crafted one are looked at by the target too.
@@ -62,7 +64,7 @@ def test_a6_with_the_target_as_surrogate_it_is_white_box_pgd(
 def test_images_the_target_gets_wrong_count_as_they_are() -> None:
     model, x, y = mixed()
     wrong = model(x).argmax(1) != y
-    found = Transfer(ATTACK, (surrogate("itself", model),)).run(model, x, y, noise_for(x))
+    found = Transfer(ATTACK, (make_surrogate("itself", model),)).run(model, x, y, noise_for(x))
     assert 0 < int(wrong.sum()) < len(x)
     assert (
         bool(found.fooled[wrong].all()) and found.step[wrong].eq(0).all() and torch.equal(found.x_adv[wrong], x[wrong])
@@ -75,7 +77,7 @@ def test_images_the_target_gets_wrong_count_as_they_are() -> None:
 def test_a6_every_point_is_what_the_attack_leaves_on_the_surrogate() -> None:
     target, x, _ = mixed()
     y, other = target(x).argmax(1), relative(1)
-    found = Transfer(ATTACK, (surrogate("other", other),)).run(target, x, y, noise_for(x))
+    found = Transfer(ATTACK, (make_surrogate("other", other),)).run(target, x, y, noise_for(x))
     crafted = ATTACK.run(other, x, y, noise_for(x)).x_adv
     assert torch.equal(found.x_adv, crafted)
     assert torch.equal(found.fooled, target(crafted).argmax(1) != y) and 0 < int(found.fooled.sum()) < len(x)
@@ -86,7 +88,7 @@ def test_a6_every_point_is_what_the_attack_leaves_on_the_surrogate() -> None:
 
 def test_worst_is_the_per_example_worst_of_the_surrogates_alone() -> None:
     target, x, y = mixed()
-    others = tuple(surrogate(str(seed), relative(seed)) for seed in (1, 2, 3))
+    others = tuple(make_surrogate(str(seed), relative(seed)) for seed in (1, 2, 3))
     found = Transfer(ATTACK, others).run(target, x, y, noise_for(x))
     alone = [Transfer(ATTACK, (one,)).run(target, x, y, noise_for(x)) for one in others]
     fooled = torch.stack([a.fooled for a in alone])
@@ -110,7 +112,7 @@ def test_mean_is_one_attack_on_the_mean_of_the_logits() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return (a(x) + b(x)) / 2
 
-    found = Transfer(ATTACK, (surrogate("a", a), surrogate("b", b)), "mean").run(target, x, y, noise_for(x))
+    found = Transfer(ATTACK, (make_surrogate("a", a), make_surrogate("b", b)), "mean").run(target, x, y, noise_for(x))
     assert torch.allclose(found.x_adv, ATTACK.run(Mean(), x, y, noise_for(x)).x_adv, atol=1e-9)
     assert found.forwards == len(x) * (2 * (ATTACK.steps + 1) + 2) and found.backwards == 2 * len(x) * ATTACK.steps
 
@@ -118,18 +120,18 @@ def test_mean_is_one_attack_on_the_mean_of_the_logits() -> None:
 def test_a_black_box_is_a_target_but_no_surrogate() -> None:
     model, x, y = mixed()
     box = wrap(lambda images: model(images.double()), K)
-    attack = Transfer(ATTACK, (surrogate("other", relative(1)),))
-    assert not uses_gradients(attack) and not box.gradients
+    attack = Transfer(ATTACK, (make_surrogate("other", relative(1)),))
+    assert not attack.gradients and not box.gradients
     assert equal(attack.run(box, x, y, noise_for(x)), attack.run(model, x, y, noise_for(x)))
     with pytest.raises(ValueError, match="the surrogate box gives no gradients"):
-        Transfer(ATTACK, (surrogate("box", box),))
+        Transfer(ATTACK, (make_surrogate("box", box),))
 
 
 def test_p15_a_transfer_attack_stays_in_its_ball_and_leaves_the_models_alone() -> None:
     other = build("small", SHAPE, K, seed=5).train()
     before = {name: value.clone() for name, value in other.state_dict().items()}
     for ensemble in ("worst", "mean"):
-        attack = Transfer(PGD(L2(0.5), step=0.1, steps=3), (surrogate("other", other),) * 2, ensemble)
+        attack = Transfer(PGD(L2(0.5), step=0.1, steps=3), (make_surrogate("other", other),) * 2, ensemble)
         check_contract(attack, K, B, SHAPE, 0)
     assert all(module.training for module in other.modules())
     assert all(torch.equal(before[name], value) for name, value in other.state_dict().items())
@@ -139,7 +141,7 @@ def test_p15_a_transfer_attack_stays_in_its_ball_and_leaves_the_models_alone() -
 def test_radii_steps_and_targets_go_with_their_examples() -> None:
     target, x, y = mixed()
     eps = torch.linspace(0.0, 0.1, len(x), dtype=x.dtype)
-    others = (surrogate("1", relative(1)), surrogate("2", relative(2)))
+    others = (make_surrogate("1", relative(1)), make_surrogate("2", relative(2)))
     goal = Targeted((y + 1) % K)
     attack = Transfer(replace(ATTACK, goal=goal), others).at(eps, step=eps / 4)
     found = attack.run(target, x, y, noise_for(x))
@@ -168,7 +170,7 @@ def test_rows_of_an_attack_reach_everything_in_it() -> None:
 def test_any_attack_can_be_transferred(attack: object) -> None:
     """What is said to be fooled is; for goals with a clean pass and for combined attacks too."""
     target, x, y = mixed()
-    found = Transfer(attack, (surrogate("other", relative(1)),)).run(target, x, y, noise_for(x))
+    found = Transfer(attack, (make_surrogate("other", relative(1)),)).run(target, x, y, noise_for(x))
     assert torch.equal(found.fooled, target(found.x_adv).argmax(1) != y) and torch.equal(
         found.fooled, found.step != NEVER
     )
@@ -178,7 +180,7 @@ def test_any_attack_can_be_transferred(attack: object) -> None:
 @pytest.mark.parametrize("b", [1, 13])
 def test_an_example_meets_the_same_attack_in_any_batch(b: int) -> None:
     target, x, y = mixed()
-    attack = Transfer(ATTACK, (surrogate("1", relative(1)), surrogate("2", relative(2))))
+    attack = Transfer(ATTACK, (make_surrogate("1", relative(1)), make_surrogate("2", relative(2))))
     together = attack.run(target, x, y, noise_for(x))
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[: 10 * b]
     for rows in order.split(b):
@@ -189,12 +191,12 @@ def test_an_example_meets_the_same_attack_in_any_batch(b: int) -> None:
 
 def test_recipes_know_a_surrogate_by_name_and_digest() -> None:
     model = relative(1)
-    attack = Transfer(PGD(Linf(0.1)), (surrogate("other", model),), "mean")
+    attack = Transfer(PGD(Linf(0.1)), (make_surrogate("other", model),), "mean")
     assert json.loads(canonical_json(attack))["surrogates"] == [
         {"type": "Surrogate", "name": "other", "digest": model.digest()}
     ]
     assert attack == Transfer(PGD(Linf(0.1)), (Surrogate("other", model.digest(), nn.Identity()),), "mean")
-    assert recipe_key(attack) != recipe_key(Transfer(PGD(Linf(0.1)), (surrogate("other", relative(2)),), "mean"))
+    assert recipe_key(attack) != recipe_key(Transfer(PGD(Linf(0.1)), (make_surrogate("other", relative(2)),), "mean"))
 
 
 @pytest.mark.parametrize("broken", ["surrogate", "target"])
@@ -219,21 +221,21 @@ def test_mistakes_are_refused_in_one_sentence() -> None:
     with pytest.raises(ValueError, match="worst or mean, but saw 'median'"):
         with_word("median").__post_init__()
     with pytest.raises(ValueError, match="the surrogate other has 7 classes and the target 5"):
-        Transfer(ATTACK, (surrogate("other", relative(1, k=7)),)).run(model, x, y, noise_for(x))
+        Transfer(ATTACK, (make_surrogate("other", relative(1, k=7)),)).run(model, x, y, noise_for(x))
 
 
 def with_word(ensemble: str) -> Transfer:
     """A transfer attack with a word that the type hook would refuse before we can."""
-    attack = Transfer(ATTACK, (surrogate("other", relative(1)),))
+    attack = Transfer(ATTACK, (make_surrogate("other", relative(1)),))
     object.__setattr__(attack, "ensemble", ensemble)
     return attack
 
 
 def test_it_says_what_it_does() -> None:
-    one, two = surrogate("one", relative(1)), surrogate("two", relative(2))
+    one, two = make_surrogate("one", relative(1)), make_surrogate("two", relative(2))
     friendly = PGD(Linf(0.06), step=0.015, steps=6, keep="fooled", patience=2)
     assert str(Transfer(friendly, (one,))) == f"{ATTACK}, crafted on one"
     assert str(Transfer(ATTACK, (one, two))).endswith("the last iterate counts, crafted on one and two (worst of)")
     assert str(Transfer(ATTACK, (one, two), "mean")).endswith("one and two (mean logits)")
-    assert notes(Transfer(replace(ATTACK, goal=DLR()), (one,)), 2) == DLR().notes(2) != ()
-    assert notes(Transfer(replace(ATTACK, goal=CE()), (one,)), 2) == ()
+    assert Transfer(replace(ATTACK, goal=DLR()), (one,)).notes(2) == DLR().notes(2) != ()
+    assert Transfer(replace(ATTACK, goal=CE()), (one,)).notes(2) == ()

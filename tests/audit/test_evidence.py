@@ -12,11 +12,11 @@ import pytest
 import torch
 from torch import nn
 
-from leastwise.attacks.base import NEVER, Clean
-from leastwise.attacks.cost import most_passes
-from leastwise.attacks.makers import Threat
+from leastwise.attacks.base import NEVER
+from leastwise.attacks.clean import Clean
+from leastwise.attacks.naming import Threat
 from leastwise.attacks.pgd import PGD
-from leastwise.attacks.registry import named
+from leastwise.attacks.registry import make_attack
 from leastwise.attacks.threats import Linf
 from leastwise.audit.auditor import Meanwhile, Ready, Step, audit, make_auditor, usual_batch
 from leastwise.audit.evidence import Evidence, Record, merge_evidence
@@ -235,7 +235,7 @@ def test_a_batch_that_takes_long_is_told_about_meanwhile(
     assert told == sorted(told) and told[-1] == 1
     within = [event for event in events if isinstance(event, Meanwhile) and event.condition == "pgd5"]
     # Of the most passes that PGD-5 makes, one for each image that is left in the batch, from the first on.
-    most = most_passes(PGD5, unbalanced.k)
+    most = PGD5.cost(unbalanced.k)
     assert most is not None and len(within) > 1
     assert within[0].fraction == pytest.approx(0.5 + 0.5 / most.forwards) and within[-1].fraction <= 1
     assert audit(model, unbalanced, CONDITIONS).to_bytes() == evidence.to_bytes()
@@ -281,7 +281,9 @@ def test_survivors_without_a_gradient_are_named_class_by_class(model: Classifier
 def test_a_grid_is_reported_member_by_member(model: Classifier, unbalanced: Dataset) -> None:
     threat = Threat(Linf(0.1), 0.025)
     names = [f"tpgd3@{t}" for t in (2, 5, 10, 50)]
-    found = audit(model, unbalanced, (("grid", named("tpgd3-grid", threat)), *((n, named(n, threat)) for n in names)))
+    found = audit(
+        model, unbalanced, (("grid", make_attack("tpgd3-grid", threat)), *((n, make_attack(n, threat)) for n in names))
+    )
     assert found.members("grid") == ("1/T = 2", "1/T = 5", "1/T = 10", "1/T = 50") and found.members("tpgd3@2") == ()
     for number, name in enumerate(names):
         assert torch.equal(found.against("grid", number).correct, found.tally(name).correct)

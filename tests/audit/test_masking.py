@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 from torch import Tensor, nn
 
-from leastwise.attacks.base import Clean
+from leastwise.attacks.clean import Clean
 from leastwise.attacks.combine import Restarts
 from leastwise.attacks.goals import CE
-from leastwise.attacks.makers import Threat
+from leastwise.attacks.naming import Threat
 from leastwise.attacks.pgd import PGD
-from leastwise.attacks.registry import named
+from leastwise.attacks.registry import make_attack
 from leastwise.attacks.square import Square
 from leastwise.attacks.threats import Linf
 from leastwise.audit.auditor import Conditions, audit
 from leastwise.audit.evidence import ClassMatrix, Evidence, ExampleFloats, ExampleInts, ReachedCounts, Record
-from leastwise.audit.masking import masking, restarts_matter, signs
+from leastwise.audit.masking import find_signs, masking_sentences, restart_sentences
 from leastwise.core.recipe import canonical_json
 from leastwise.core.types import Images
 from leastwise.data.dataset import Dataset
@@ -54,14 +54,14 @@ def made_up(conditions: Conditions, right: dict[str, list[int]], by: int = 0) ->
 
 def test_an_attack_without_gradients_that_beats_one_with_them_is_a_sign_in_its_class_only() -> None:
     conditions = (("pgd20", PGD20), ("square", Square(BALL)))
-    (sign,) = signs(made_up(conditions, {"pgd20": [120, 100, 80], "square": [120, 90, 85]}))
+    (sign,) = find_signs(made_up(conditions, {"pgd20": [120, 100, 80], "square": [120, 90, 85]}))
     assert (sign.weaker, sign.stronger, sign.classes) == ("square", "pgd20", (1,))
     assert sign.gains == (0.05,)
     assert "pgd20 left more standing than square (bee +5.0 points): an attack without gradients" in sign.sentence(NAMES)
     # Six images that only the weaker attack breaks have probability 1/64: no sign among three classes at 1 %.
-    assert signs(made_up(conditions, {"pgd20": [120, 100, 80], "square": [120, 94, 85]})) == ()
+    assert find_signs(made_up(conditions, {"pgd20": [120, 100, 80], "square": [120, 94, 85]})) == ()
     elsewhere = (("pgd20", PGD20), ("square", Square(Linf(0.2))))
-    assert signs(made_up(elsewhere, {"pgd20": [120, 100, 80], "square": [120, 50, 85]})) == ()
+    assert find_signs(made_up(elsewhere, {"pgd20": [120, 100, 80], "square": [120, 50, 85]})) == ()
 
 
 @pytest.mark.parametrize(
@@ -73,17 +73,17 @@ def test_an_attack_without_gradients_that_beats_one_with_them_is_a_sign_in_its_c
 )
 def test_a_stronger_setting_that_does_worse_is_a_sign(other: PGD, words: str) -> None:
     conditions = (("pgd20", PGD20), ("other", other))
-    (sign,) = signs(made_up(conditions, {"pgd20": [50, 50, 50], "other": [50, 50, 70]}))
+    (sign,) = find_signs(made_up(conditions, {"pgd20": [50, 50, 50], "other": [50, 50, 70]}))
     assert (sign.weaker, sign.stronger, sign.classes) == ("pgd20", "other", (2,)) and words in sign.why
-    found = signs(made_up(conditions, {"pgd20": [50, 50, 70], "other": [50, 50, 50]}))
+    found = find_signs(made_up(conditions, {"pgd20": [50, 50, 70], "other": [50, 50, 50]}))
     assert [one.why[:14] for one in found] == (["its loss satur"] if other.steps == 20 else [])
 
 
 def test_restarts_that_decide_many_verdicts_are_said() -> None:
     conditions = (("pgd20x5", Restarts(PGD20, 5)),)
-    (said,) = restarts_matter(made_up(conditions, {"pgd20x5": [200, 197, 150]}, by=2))
+    (said,) = restart_sentences(made_up(conditions, {"pgd20x5": [200, 197, 150]}, by=2))
     assert "cow 25.0 %" in said and "bee" not in said
-    assert restarts_matter(made_up(conditions, {"pgd20x5": [200, 197, 150]}, by=0)) == ()
+    assert restart_sentences(made_up(conditions, {"pgd20x5": [200, 197, 150]}, by=0)) == ()
 
 
 def test_a_network_whose_gradients_point_nowhere_is_caught(unbalanced: Dataset) -> None:
@@ -99,10 +99,10 @@ def test_a_network_whose_gradients_point_nowhere_is_caught(unbalanced: Dataset) 
     threat = Threat(Linf(0.3), 0.075)
     attacks: Conditions = (
         ("clean", Clean()),
-        ("pgd5", named("pgd5", threat)),
+        ("pgd5", make_attack("pgd5", threat)),
         ("square", Square(Linf(0.3), queries=200)),
     )
     found = audit(Flipped(), unbalanced, attacks, force=True)
     lost = found.tally("pgd5").overall - found.tally("square").overall
-    assert (lost > 0.3) == any("without gradients" in said for said in masking(found))
+    assert (lost > 0.3) == any("without gradients" in said for said in masking_sentences(found))
     assert lost > 0.3

@@ -10,21 +10,22 @@ from scipy import stats
 from torch import nn
 
 from leastwise.attacks.goals import Goal, Match, Targeted
-from leastwise.attacks.pgd import PGD, Zero
+from leastwise.attacks.pgd import PGD
+from leastwise.attacks.starts import Zero
 from leastwise.attacks.threats import L2
 from leastwise.audit.surgery import (
     Features,
-    below,
-    binary,
-    coloured,
-    estimated_masks,
-    matched,
-    partners,
-    pseudo_labelled,
-    removed,
+    choose_targets,
+    colour_backgrounds,
+    draw_below,
+    draw_partners,
+    estimate_masks,
+    keep_two_classes,
+    make_targeted_set,
+    match_features,
+    pseudo_label,
+    remove_class,
     replace_background,
-    targeted_set,
-    targets,
 )
 from leastwise.core.losses import odds
 from leastwise.core.noise import Noise
@@ -64,14 +65,14 @@ def digits() -> Dataset:
 
 
 def test_binary_keeps_two_classes_as_0_and_1(unbalanced: Dataset) -> None:
-    two = binary(unbalanced, "dog", 1)
+    two = keep_two_classes(unbalanced, "dog", 1)
     assert two.names == ("dog", "bee") and two.counts.tolist() == [9, 3]
     for new, old in enumerate((3, 1)):
         assert two.ids[two.labels == new].tolist() == unbalanced.ids[unbalanced.labels == old].tolist()
     assert by_id(two).items() <= by_id(unbalanced).items()
-    assert binary(unbalanced, "cow", "elk").counts.tolist() == [0, 1]
+    assert keep_two_classes(unbalanced, "cow", "elk").counts.tolist() == [0, 1]
     with pytest.raises(ValueError, match="two different classes, but saw dog twice"):
-        binary(unbalanced, "dog", 3)
+        keep_two_classes(unbalanced, "dog", 3)
 
 
 def test_removed_leaves_k_minus_1_classes(unbalanced: Dataset) -> None:
@@ -83,14 +84,14 @@ def test_removed_leaves_k_minus_1_classes(unbalanced: Dataset) -> None:
         unbalanced.rows,
         (("insects", (0, 1)), ("horned", (2, 4)), ("pets", (3,))),
     )
-    rest = removed(grouped, "bee")
+    rest = remove_class(grouped, "bee")
     assert rest.names == ("ant", "cow", "dog", "elk") and rest.counts.tolist() == [20, 0, 9, 1]
     assert rest.groups == (("insects", (0,)), ("horned", (1, 3)), ("pets", (2,)))
-    assert removed(grouped, "dog").groups == (("insects", (0, 1)), ("horned", (2, 3)))
+    assert remove_class(grouped, "dog").groups == (("insects", (0, 1)), ("horned", (2, 3)))
     names = {int(i): unbalanced.names[c] for i, c in zip(unbalanced.ids, unbalanced.labels, strict=True)}
     assert all(rest.names[c] == names[int(i)] for i, c in zip(rest.ids, rest.labels, strict=True))
     assert by_id(rest).items() <= by_id(unbalanced).items() and len(rest) == 30
-    same = removed(grouped, 1, renumber=False)
+    same = remove_class(grouped, 1, renumber=False)
     assert same.names == unbalanced.names and same.counts.tolist() == [20, 0, 0, 9, 1]
     assert same.ids.tolist() == rest.ids.tolist()
 
@@ -100,7 +101,7 @@ def test_removed_leaves_k_minus_1_classes(unbalanced: Dataset) -> None:
 
 def test_coloured_blends_the_colour_of_the_group(digits: Dataset) -> None:
     colours = ((1.0, 0.2, 0.0), (0.0, 0.4, 1.0))
-    painted = coloured(digits, [(0, 1, 2, 3, 9), (4, 5, 6, 7, 8)], colours)
+    painted = colour_backgrounds(digits, [(0, 1, 2, 3, 9), (4, 5, 6, 7, 8)], colours)
     assert painted.shape == (3, 9, 7) and painted.images.shape == (45, 3, 9, 7)
     grey = pixels(digits).astype(float) / 255
     for n, label in enumerate(digits.labels):
@@ -117,28 +118,28 @@ def test_coloured_blends_the_colour_of_the_group(digits: Dataset) -> None:
 
 def test_default_colours_obey_the_paper(digits: Dataset) -> None:
     """2 and 3 share a colour, 2 and 5 do not."""
-    painted = coloured(digits)
+    painted = colour_backgrounds(digits)
     background = {int(c): tuple(image[:, 0, 0]) for c, image in zip(painted.labels, pixels(painted), strict=True)}
     assert background[2] == background[3] != background[5]
     assert [classes for _, classes in painted.groups] == [(0, 1, 2, 3, 4), (5, 6, 7, 8, 9)]
 
 
 def test_coloured_rows_survive_subsets_and_batches(digits: Dataset) -> None:
-    painted = coloured(digits)
+    painted = colour_backgrounds(digits)
     assert by_id(painted.only([2, 7]).take(2)).items() <= by_id(painted).items()
     assert torch.equal(torch.cat([b.x for b in painted.batches(7)]), torch.from_numpy(pixels(painted)).float() / 255)
-    assert painted.digest() != coloured(digits, colours=((0.0, 1.0, 0.0), (0.0, 0.0, 1.0))).digest()
+    assert painted.digest() != colour_backgrounds(digits, colours=((0.0, 1.0, 0.0), (0.0, 0.0, 1.0))).digest()
 
 
 def test_coloured_refuses_nonsense(digits: Dataset, unbalanced: Dataset) -> None:
     with pytest.raises(ValueError, match="1 channel, but saw 3"):
-        coloured(unbalanced)
+        colour_backgrounds(unbalanced)
     with pytest.raises(ValueError, match="one of two groups"):
-        coloured(digits, [(0, 1, 2), (3, 4)])
+        colour_backgrounds(digits, [(0, 1, 2), (3, 4)])
     with pytest.raises(ValueError, match="one of two groups"):
-        coloured(digits, [range(6), range(5, 10)])
+        colour_backgrounds(digits, [range(6), range(5, 10)])
     with pytest.raises(ValueError, match=r"3 numbers in 0 … 1"):
-        coloured(digits, colours=((2.0, 0.0, 0.0), (0.0, 0.0, 1.0)))
+        colour_backgrounds(digits, colours=((2.0, 0.0, 0.0), (0.0, 0.0, 1.0)))
 
 
 @pytest.mark.parametrize("kind", [bool, np.uint8, np.float32])
@@ -198,7 +199,7 @@ def test_estimated_masks_find_objects_of_known_size() -> None:
     images, truth = scenes(40)
     overlaps = []
     for image, mask in zip(images, truth, strict=True):
-        found = estimated_masks(image[None], float(mask.mean()))[0]
+        found = estimate_masks(image[None], float(mask.mean()))[0]
         overlaps.append((found & mask).sum() / (found | mask).sum())
     assert np.mean(overlaps) > 0.8 and min(overlaps) > 0.6
 
@@ -206,15 +207,15 @@ def test_estimated_masks_find_objects_of_known_size() -> None:
 def test_estimated_masks_have_the_asked_size_are_nested_and_ignore_the_batch() -> None:
     images, _ = scenes(5, 32, 28)
     sizes = (0.1, 0.3, 0.5, 0.8)
-    masks = [estimated_masks(images, size) for size in sizes]
+    masks = [estimate_masks(images, size) for size in sizes]
     for size, mask in zip(sizes, masks, strict=True):
         assert (mask.sum(axis=(1, 2)) == round(size * 32 * 28)).all()
     assert all((small <= large).all() for small, large in itertools.pairwise(masks))
-    assert np.array_equal(estimated_masks(images[[3]], 0.3)[0], masks[1][3])
+    assert np.array_equal(estimate_masks(images[[3]], 0.3)[0], masks[1][3])
 
 
 def test_a_flat_image_gets_a_disc_in_the_middle() -> None:
-    (mask,) = estimated_masks(np.full((1, 3, 32, 32), 77, np.uint8), 0.2)
+    (mask,) = estimate_masks(np.full((1, 3, 32, 32), 77, np.uint8), 0.2)
     i, j = np.mgrid[:32, :32] - 15.5
     distance = np.hypot(i, j)
     assert distance[mask].max() <= distance[~mask].min() + 1e-9
@@ -223,7 +224,7 @@ def test_a_flat_image_gets_a_disc_in_the_middle() -> None:
 def test_backgrounds_are_estimated_when_no_masks_are_given() -> None:
     images, _ = scenes(9)
     data = Dataset.of(images, np.arange(9) % 3)
-    answer = np.where(estimated_masks(images, 0.4)[:, None], images, 255)
+    answer = np.where(estimate_masks(images, 0.4)[:, None], images, 255)
     assert np.array_equal(pixels(replace_background(data, size=0.4)), answer)
 
 
@@ -298,23 +299,23 @@ def test_start_images_are_others_drawn_without_looking_at_the_class() -> None:
     n = 6000
     labels = rng.choice(4, n, p=(0.5, 0.3, 0.15, 0.05))
     ids = 10 * rng.permutation(n)
-    partner = partners(ids, seed=0)
+    partner = draw_partners(ids, seed=0)
     assert (partner != np.arange(n)).all()
     table = np.zeros((4, 4))
     np.add.at(table, (labels, labels[partner]), 1)
     assert stats.chi2_contingency(table).pvalue > 0.001  # independent of y
     assert stats.chisquare(table.sum(axis=0), n * np.bincount(labels) / n).pvalue > 0.001  # as frequent as in the data
     order = rng.permutation(n)  # the choice belongs to the ids, in whatever order they come
-    assert np.array_equal(ids[order][partners(ids[order], 0)], ids[partner][order])
-    assert not np.array_equal(partners(ids, seed=1), partner)
+    assert np.array_equal(ids[order][draw_partners(ids[order], 0)], ids[partner][order])
+    assert not np.array_equal(draw_partners(ids, seed=1), partner)
 
 
 def test_every_other_example_can_be_a_start() -> None:
     ids = np.array([7, 3, 100, 42])
-    seen = {(int(i), int(ids[j])) for seed in range(80) for i, j in zip(ids, partners(ids, seed), strict=True)}
+    seen = {(int(i), int(ids[j])) for seed in range(80) for i, j in zip(ids, draw_partners(ids, seed), strict=True)}
     assert seen == {(int(a), int(b)) for a in ids for b in ids if a != b}
     with pytest.raises(ValueError, match="at least two examples, but saw 1"):
-        partners(ids[:1], 0)
+        draw_partners(ids[:1], 0)
 
 
 @pytest.fixture(scope="module")
@@ -329,8 +330,8 @@ def trained() -> tuple[Classifier, Dataset]:
 def test_matched_images_have_the_features_of_others(trained: tuple[Classifier, Dataset]) -> None:
     """From somewhere unrelated to less than a fifth of the distance, in 8-bit images too."""
     model, data = trained
-    made = matched(data, model, steps=300, step=0.1)
-    start = data.batch(partners(data.ids, 0)).x
+    made = match_features(data, model, steps=300, step=0.1)
+    start = data.batch(draw_partners(data.ids, 0)).x
     with torch.no_grad():
         wanted, before, after = (model.features(x) for x in (whole(data), start, whole(made)))
     ratio = (after - wanted).norm(dim=1) / (before - wanted).norm(dim=1)
@@ -342,7 +343,7 @@ def test_matched_images_have_the_features_of_others(trained: tuple[Classifier, D
 def test_matched_keeps_ids_labels_and_the_model_and_says_how_far_it_is(unbalanced: Dataset) -> None:
     model = build("small", SHAPE, K, seed=3).train()
     weights, heard = model.digest(), []
-    made = matched(unbalanced, model, steps=2, batch_size=10, watch=lambda *progress: heard.append(progress))
+    made = match_features(unbalanced, model, steps=2, batch_size=10, watch=lambda *progress: heard.append(progress))
     assert heard == [(10, 33), (20, 33), (30, 33), (33, 33)]
     assert made.ids.tolist() == unbalanced.ids.tolist() and made.labels.tolist() == unbalanced.labels.tolist()
     assert made.names == unbalanced.names and made.counts.tolist() == unbalanced.counts.tolist()
@@ -353,20 +354,20 @@ def test_matched_keeps_ids_labels_and_the_model_and_says_how_far_it_is(unbalance
 def test_matched_begins_where_it_is_told(unbalanced: Dataset) -> None:
     """Without steps the start images come back: the others of the set, or those of another one."""
     model = build("convnet", SHAPE, K, seed=3)
-    none = matched(unbalanced, model, seed=4, steps=0)
-    assert torch.equal(whole(none), unbalanced.batch(partners(unbalanced.ids, 4)).x)
+    none = match_features(unbalanced, model, seed=4, steps=0)
+    assert torch.equal(whole(none), unbalanced.batch(draw_partners(unbalanced.ids, 4)).x)
     black = Dataset.of(np.zeros((2, *SHAPE), np.uint8), np.array([0, 1]))
-    assert not pixels(matched(unbalanced, model, steps=0, start=black)).any()
+    assert not pixels(match_features(unbalanced, model, steps=0, start=black)).any()
 
 
 def test_matched_refuses_nonsense(unbalanced: Dataset) -> None:
     model = build("convnet", SHAPE, K, seed=3)
     with pytest.raises(ValueError, match=r"shape \(3, 8, 6\) of the data, but saw 0 of shape \(3, 8, 6\)"):
-        matched(unbalanced, model, start=unbalanced.only(["cow"]))
+        match_features(unbalanced, model, start=unbalanced.only(["cow"]))
     other = Dataset.of(np.zeros((2, 3, 6, 8), np.uint8), np.array([0, 1]))
     with pytest.raises(ValueError, match=r"shape \(3, 8, 6\) of the data, but saw 2 of shape \(3, 6, 8\)"):
-        matched(unbalanced, model, start=other)
-    for make in (matched, targeted_set):
+        match_features(unbalanced, model, start=other)
+    for make in (match_features, make_targeted_set):
         with pytest.raises(ValueError, match="a batch needs 1 image or more, but saw 0"):
             make(unbalanced, model, batch_size=0)
 
@@ -375,8 +376,8 @@ def test_matched_refuses_nonsense(unbalanced: Dataset) -> None:
 def test_built_images_do_not_depend_on_the_batch(unbalanced: Dataset, network: Classifier, batch_size: int) -> None:
     """Up to rounding: a float may fall on the other side of half an 8-bit level."""
     for make in (
-        lambda data, size: matched(data, network, steps=5, batch_size=size),
-        lambda data, size: targeted_set(data, network, steps=5, batch_size=size),
+        lambda data, size: match_features(data, network, steps=5, batch_size=size),
+        lambda data, size: make_targeted_set(data, network, steps=5, batch_size=size),
     ):
         once, again = pixels(make(unbalanced, 33)).astype(int), pixels(make(unbalanced, batch_size)).astype(int)
         assert np.abs(once - again).max() <= 1 and (once != again).mean() < 0.01
@@ -389,23 +390,23 @@ def test_features_answer_with_what_the_last_layer_receives(network: Classifier, 
 
 
 def test_next_targets_are_the_label_plus_one(unbalanced: Dataset, network: Classifier) -> None:
-    made = targeted_set(unbalanced, network, how="next", steps=2)
+    made = make_targeted_set(unbalanced, network, how="next", steps=2)
     assert made.labels.tolist() == [(c + 1) % K for c in unbalanced.labels.tolist()]
     assert made.ids.tolist() == unbalanced.ids.tolist() and made.names == unbalanced.names
 
 
 def test_random_targets_are_uniform_over_all_classes_and_belong_to_the_ids() -> None:
     ids = np.arange(10_000) * 3
-    target = below(7, ids, 0, "target")
+    target = draw_below(7, ids, 0, "target")
     assert stats.chisquare(np.bincount(target, minlength=7)).pvalue > 0.001 and target.max() == 6
-    assert np.array_equal(below(7, ids[::-1].copy(), 0, "target"), target[::-1])
-    assert not np.array_equal(below(7, ids, 1, "target"), target)
+    assert np.array_equal(draw_below(7, ids[::-1].copy(), 0, "target"), target[::-1])
+    assert not np.array_equal(draw_below(7, ids, 1, "target"), target)
 
 
 def test_the_network_sees_the_target_in_targeted_images(trained: tuple[Classifier, Dataset]) -> None:
     model, data = trained
     eps = 6.0
-    made = targeted_set(data, model, seed=1, ball=L2(eps), step=0.6, steps=40)
+    made = make_targeted_set(data, model, seed=1, ball=L2(eps), step=0.6, steps=40)
     with torch.no_grad():
         hits = (model(whole(made)).argmax(dim=1).numpy() == made.labels).mean()
         chance = (model(whole(data)).argmax(dim=1).numpy() == made.labels).mean()
@@ -416,35 +417,35 @@ def test_the_network_sees_the_target_in_targeted_images(trained: tuple[Classifie
 def test_targeted_images_stay_in_the_ball_but_for_rounding(
     unbalanced: Dataset, network: Classifier, eps: float
 ) -> None:
-    made = targeted_set(unbalanced, network, ball=L2(eps), step=0.5, steps=10)
+    made = make_targeted_set(unbalanced, network, ball=L2(eps), step=0.5, steps=10)
     moved = (whole(made) - whole(unbalanced)).flatten(1).norm(dim=1)
     slack = 0.5 / 255 * math.sqrt(math.prod(SHAPE))
     assert float(moved.max()) <= eps + slack + 1e-5
     assert float(moved.min()) > eps / 4
-    assert set(targeted_set(unbalanced, network, steps=1).labels.tolist()) == set(range(K))
+    assert set(make_targeted_set(unbalanced, network, steps=1).labels.tolist()) == set(range(K))
 
 
 def test_built_images_are_a_function_of_the_seed(unbalanced: Dataset, network: Classifier) -> None:
-    a, b, c = (targeted_set(unbalanced, network, seed=seed, steps=2) for seed in (0, 0, 1))
+    a, b, c = (make_targeted_set(unbalanced, network, seed=seed, steps=2) for seed in (0, 0, 1))
     assert a.digest() == b.digest() != c.digest()
 
 
 def test_targeted_set_refuses_nonsense(unbalanced: Dataset, network: Classifier) -> None:
     with pytest.raises(ValueError, match="random or next, but saw 'worst'"):
-        targets(unbalanced, "worst", 0)
+        choose_targets(unbalanced, "worst", 0)
     with pytest.raises(ValueError, match="no examples"):
-        targeted_set(unbalanced.only(["cow"]), network)
+        make_targeted_set(unbalanced.only(["cow"]), network)
     with pytest.raises(ValueError, match="6 logits per image"):
         more = Dataset.of(np.asarray(unbalanced.images), unbalanced.labels, list("abcdef"))
-        targeted_set(more, network)
+        make_targeted_set(more, network)
 
 
 def test_pseudo_labels_are_the_networks_predictions(unbalanced: Dataset) -> None:
     model = build("convnet", unbalanced.shape, 3, seed=3)
-    made = pseudo_labelled(model, unbalanced, ("a", "b", "c"))
+    made = pseudo_label(model, unbalanced, ("a", "b", "c"))
     with inference(model), torch.no_grad():
         seen = model(unbalanced.batch(np.arange(len(unbalanced))).x).argmax(1)
     assert made.labels.tolist() == seen.tolist() and made.names == ("a", "b", "c")
     assert made.ids.tolist() == unbalanced.ids.tolist()
     with pytest.raises(ValueError, match="3 classes, but saw 2 names"):
-        pseudo_labelled(model, unbalanced, ("a", "b"))
+        pseudo_label(model, unbalanced, ("a", "b"))

@@ -3,8 +3,8 @@
 import pytest
 
 from leastwise.attacks.combine import Cascade
-from leastwise.attacks.makers import Threat
-from leastwise.attacks.registry import named, over_radii
+from leastwise.attacks.naming import Threat
+from leastwise.attacks.registry import make_attack, repeat_over_radii
 from leastwise.attacks.threats import Linf
 from leastwise.core.parsing import parse_number, parse_numbers, parse_seconds
 
@@ -27,16 +27,18 @@ def test_a_time_without_sense_is_refused(text: str) -> None:
 
 
 def test_attacks_in_a_row_and_at_a_radius_of_their_own() -> None:
-    assert named("fgsm+pgd2", THREAT) == Cascade((named("fgsm", THREAT), named("pgd2", THREAT)))
-    assert named("pgd2[0.04]", THREAT) == named("pgd2", Threat(Linf(0.04), 0.01))
-    assert named("fgsm+pgd2[0.04]", THREAT) == Cascade((named("fgsm", THREAT), named("pgd2[0.04]", THREAT)))
-    assert over_radii("clean,fgsm+pgd2,fog:3", ["0.02", "0.04"], THREAT) == (
+    assert make_attack("fgsm+pgd2", THREAT) == Cascade((make_attack("fgsm", THREAT), make_attack("pgd2", THREAT)))
+    assert make_attack("pgd2[0.04]", THREAT) == make_attack("pgd2", Threat(Linf(0.04), 0.01))
+    assert make_attack("fgsm+pgd2[0.04]", THREAT) == Cascade(
+        (make_attack("fgsm", THREAT), make_attack("pgd2[0.04]", THREAT))
+    )
+    assert repeat_over_radii("clean,fgsm+pgd2,fog:3", ["0.02", "0.04"], THREAT) == (
         "clean,fgsm[0.02]+pgd2[0.02],fgsm[0.04]+pgd2[0.04],fog:3"
     )
-    assert over_radii("clean,pgd2", ["0.02"], THREAT) == "clean,pgd2"
+    assert repeat_over_radii("clean,pgd2", ["0.02"], THREAT) == "clean,pgd2"
 
 
 @pytest.mark.parametrize("name", ["pgd2+foo", "foo[0.1]", "pgd2[]", "+pgd2", "pgd2[0.1"])
 def test_a_name_inside_a_name_must_be_known(name: str) -> None:
     with pytest.raises(ValueError, match="there is no attack"):
-        named(name, THREAT)
+        make_attack(name, THREAT)

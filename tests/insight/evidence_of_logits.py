@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
-from leastwise.attacks.base import Clean
+from leastwise.attacks.clean import clean_outcome
 from leastwise.audit.evidence import Evidence
 from leastwise.audit.record import make_record
 from leastwise.data.classes import Groups
@@ -26,7 +26,7 @@ def evidence_of(
     records = {}
     for name, values in logits.items():
         z = torch.from_numpy(np.asarray(values, dtype=np.float64))
-        records[name] = make_record(z, y, x, outcome=Clean().seen(z, x, y))
+        records[name] = make_record(z, y, x, outcome=clean_outcome(z, x, y))
     ids = np.arange(len(y)) if ids is None else ids
     return Evidence(ids.astype(np.int32), labels.astype(np.int32), names, records, '{"data":"made"}', groups)
 

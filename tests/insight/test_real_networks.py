@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from leastwise.attacks.base import Clean
-from leastwise.attacks.makers import Threat
-from leastwise.attacks.registry import named_all
+from leastwise.attacks.clean import Clean
+from leastwise.attacks.naming import Threat
+from leastwise.attacks.registry import make_attacks
 from leastwise.attacks.threats import Linf
 from leastwise.audit.auditor import audit
 from leastwise.data.classes import CIFAR10_GROUPS, CIFAR100_GROUPS
@@ -81,7 +81,7 @@ def test_deer_and_cat_have_the_smoothest_confidence_of_a_robust_network(test_dat
     """Tian 2021, §5: smallest and second smallest CVC; animals below vehicles; Temperature-PGD is stronger."""
     threat = Threat(Linf(4 / 255), step=1 / 255)
     model = cifar_network(test_data, "cifar_resnet2b")
-    evidence = audit(model, cifar10.take(60), named_all("clean,pgd10,tpgd10@5", threat))
+    evidence = audit(model, cifar10.take(60), make_attacks("clean,pgd10,tpgd10@5", threat))
     assert set(np.argsort(cvc(evidence, "clean"))[:2].tolist()) == {DEER, CAT}
     (_, vehicles), (_, animals) = CIFAR10_GROUPS
     assert combine_decisions(confidence_is_smoother(evidence, "clean", animals, vehicles)) == "holds"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from leastwise.attacks.apgd.attack import APGD
+from leastwise.attacks.apgd.apgd import APGD
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.square import Square
 from leastwise.attacks.threats import Linf

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from leastwise.attacks.apgd.attack import APGD
-from leastwise.attacks.apgd.l1 import onto_ball_and_box
+from leastwise.attacks.apgd.apgd import APGD
+from leastwise.attacks.apgd.l1 import project_onto_ball_and_box
 from leastwise.attacks.base import Outcome
 from leastwise.attacks.goals import DLR
 from leastwise.attacks.threats import L1, L2, Ball, Linf
@@ -78,7 +78,7 @@ def test_l1_projection_is_theirs(eps: float) -> None:
     g = torch.Generator().manual_seed(0)
     x, d = torch.rand(20, 3, 16, 16, generator=g), torch.randn(20, 3, 16, 16, generator=g)
     port = x + d + peer.L1_projection(x, d, eps)
-    assert torch.allclose(onto_ball_and_box(x, d, torch.full((20,), eps)), port, atol=1e-4)
+    assert torch.allclose(project_onto_ball_and_box(x, d, torch.full((20,), eps)), port, atol=1e-4)
 
 
 @pytest.mark.slow

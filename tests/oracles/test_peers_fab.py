@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from leastwise.attacks.fab.attack import FAB
+from leastwise.attacks.fab.fab import FAB
 from leastwise.attacks.fab.hyperplane import step_onto
-from leastwise.attacks.threats import L1, L2, Ball, Linf, inside
+from leastwise.attacks.threats import L1, L2, Ball, Linf, is_in_ball, is_in_pixel_range
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Mask
 from leastwise.models.classifier import Classifier
@@ -47,7 +47,7 @@ def theirs(attack: FAB, model: Classifier, x: Images, y: Labels) -> tuple[Mask, 
             found.append(port.perturb(x[rows].clone(), y[rows].clone()))
     seconds = time.process_time() - begun
     x_adv = torch.cat(found)
-    return inside(attack.ball, x, x_adv) & (model(x_adv).argmax(1) != y), seconds
+    return is_in_ball(attack.ball, x, x_adv) & is_in_pixel_range(x_adv) & (model(x_adv).argmax(1) != y), seconds
 
 
 @pytest.mark.parametrize("ball", [Linf(1.0), L2(1.0), L1(1.0)], ids=str)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from leastwise.attacks.square import Square, bump
+from leastwise.attacks.square import Square, bump, share_of_image
 from leastwise.attacks.threats import L2, Ball, Linf
 from leastwise.core.noise import Noise
 from leastwise.models.classifier import Classifier
@@ -25,7 +25,7 @@ def theirs(model: Classifier, ball: Ball, queries: int) -> object:
 def test_a14_schedule_is_the_ports(queries: int, rescale: bool) -> None:
     ours = Square(queries=queries, rescale=rescale)
     port = peer.SquareAttack(None, n_queries=queries, resc_schedule=rescale)
-    assert [ours.share_at(i) for i in range(queries)] == [port.p_selection(i) for i in range(queries)]
+    assert [share_of_image(ours, i) for i in range(queries)] == [port.p_selection(i) for i in range(queries)]
 
 
 @pytest.mark.parametrize("s", [1, 2, 3, 5, 6, 7, 11, 15, 29])

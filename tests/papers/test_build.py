@@ -9,7 +9,8 @@ import pytest
 from leastwise.attacks.combine import Grid
 from leastwise.attacks.corruptions import Corrupted
 from leastwise.attacks.goals import CE, KL
-from leastwise.attacks.pgd import PGD, Gaussian, Uniform
+from leastwise.attacks.pgd import PGD
+from leastwise.attacks.starts import Gaussian, Uniform
 from leastwise.attacks.threats import L2, Linf
 from leastwise.attacks.transfer import Transfer
 from leastwise.audit.auditor import audit

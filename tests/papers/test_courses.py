@@ -6,7 +6,8 @@ from itertools import combinations
 import pytest
 
 from leastwise.attacks.goals import CE, KL
-from leastwise.attacks.pgd import PGD, Gaussian, Uniform
+from leastwise.attacks.pgd import PGD
+from leastwise.attacks.starts import Gaussian, Uniform
 from leastwise.attacks.threats import L2, Linf
 from leastwise.papers.ahn.exhibits import METHODS
 from leastwise.papers.benz2021 import exhibits as benz2021

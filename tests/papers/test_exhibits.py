@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from leastwise.attacks.goals import CE
-from leastwise.attacks.makers import Threat
+from leastwise.attacks.naming import Threat
 from leastwise.attacks.pgd import PGD
-from leastwise.attacks.registry import listed, named
+from leastwise.attacks.registry import make_attack, split_names
 from leastwise.attacks.threats import Linf
 from leastwise.core.recipe import recipe_key
 from leastwise.data.augment.registry import AUGMENTATIONS
@@ -17,7 +17,7 @@ from leastwise.models.zoo.registry import find_architecture
 from leastwise.papers.ahn import exhibits as ahn
 from leastwise.papers.ahn.exhibits import CHAIR, CLEAN, FOX, FURTHER, GRID, SWEEP, pgd
 from leastwise.papers.benz2021.exhibits import CORRUPTIONS, network
-from leastwise.papers.cost import condition_passes, cost, costs, count, released
+from leastwise.papers.cost import condition_passes, costs_by_scale, count_images, find_released, total_cost
 from leastwise.papers.exhibit import Exhibit
 from leastwise.papers.printed import read_errata, read_printed
 from leastwise.papers.recipes import Absent, Images, Measured, Recipe, Released, Trained, networks, trainings
@@ -82,13 +82,13 @@ def test_every_name_exists(exhibit: Exhibit) -> None:
                 assert recipe.reason
                 continue
             if isinstance(recipe, Measured):
-                listed(",".join(name for name in recipe.conditions if name != "transfer") or "clean")
+                split_names(",".join(name for name in recipe.conditions if name != "transfer") or "clean")
                 assert ("transfer" in recipe.conditions) == (recipe.surrogate is not None)
                 attacked = [name for name in recipe.conditions if not passive(name)]
                 assert not attacked or recipe.threat is not None
                 for name in attacked:
                     if name != "transfer":
-                        named(name, threat)
+                        make_attack(name, threat)
                 find_architecture(recipe.model.arch)
                 assert recipe.data.name in SOURCES
             for net in trainings([recipe]):
@@ -180,12 +180,12 @@ def test_scales_keep_different_trainings_different(scale_name: str) -> None:
 
 def test_smoke_uses_only_what_is_in_the_package() -> None:
     recipes, absent = list_recipes(tuple(EXHIBITS), "smoke")
-    assert absent == () and released(recipes) == ()
+    assert absent == () and find_released(recipes) == ()
     for recipe in recipes:
         data = [net.data for net in trainings([recipe])] + ([recipe.data] if isinstance(recipe, Measured) else [])
         assert {one.name for one in data} == {"fashion-mini"}
         assert all(isinstance(part, str) or part < 10 for one in data for part in one.change)
-    assert max(cost([recipe]).passes for recipe in recipes) < 200_000
+    assert max(total_cost([recipe]).passes for recipe in recipes) < 200_000
 
 
 def test_lite_trains_within_its_time() -> None:
@@ -194,7 +194,7 @@ def test_lite_trains_within_its_time() -> None:
     recipes, absent = list_recipes(tuple(EXHIBITS), "lite")
     for net in trainings(recipes):
         pixels = 9 if net.data.name == "stl10" else 1
-        assert cost([net]).passes * pixels <= 25 / 22 * reference or net.source, net
+        assert total_cost([net]).passes * pixels <= 25 / 22 * reference or net.source, net
         assert net.arch.partition("+")[0] in ("small", "convnet", "lenet5", "small-cnn")
     assert {one.reason for one in absent} == {
         "imagenet is too large for two cores",
@@ -326,24 +326,26 @@ def test_both_radii_are_measured_on_both_splits() -> None:
 
 
 def test_counts_and_costs_by_hand() -> None:
-    assert count(Images("cifar10"), "train") == 50_000 and count(Images("mnist"), "test") == 10_000
-    assert count(Images("cifar10", ("binary", 3, 5)), "train") == 10_000
-    assert count(Images("cifar10", ("removed", 3), per_class=7), "test") == 63
-    assert count(Images("mnist", classes=(0,)), "test") == 980
-    assert count(Images("imagenet"), "test") == 50_000 and count(Images("tiny-imagenet"), "test") == 10_000
-    assert [condition_passes(name) for name in ("clean", "pgd20[1/255]", "tpgd20-grid", "fog:3")] == [1, 62, 248, 1]
+    assert count_images(Images("cifar10"), "train") == 50_000 and count_images(Images("mnist"), "test") == 10_000
+    assert count_images(Images("cifar10", ("binary", 3, 5)), "train") == 10_000
+    assert count_images(Images("cifar10", ("removed", 3), per_class=7), "test") == 63
+    assert count_images(Images("mnist", classes=(0,)), "test") == 980
+    assert (
+        count_images(Images("imagenet"), "test") == 50_000 and count_images(Images("tiny-imagenet"), "test") == 10_000
+    )
+    assert [condition_passes(name, 10) for name in ("clean", "pgd20[1/255]", "tpgd20-grid", "fog:3")] == [1, 62, 248, 1]
     net = Trained(Images("cifar10"), "small", "pgd-at", threat=PaperThreat(0.1, 0.1, 5), epochs=2)
-    assert cost([net]) == cost([net, net]) and cost([net]).passes == 50_000 * 2 * (15 + 3)
+    assert total_cost([net]) == total_cost([net, net]) and total_cost([net]).passes == 50_000 * 2 * (15 + 3)
     audit = Measured(net, Images("cifar10"), ("clean", "pgd20"))
-    assert cost([audit]).passes - cost([net]).passes == 10_000 * 63 and cost([audit]).trainings == 1
+    assert total_cost([audit]).passes - total_cost([net]).passes == 10_000 * 63 and total_cost([audit]).trainings == 1
     assert networks(Measured(Released("w", "resnet18", Images("cifar10")), Images("cifar10"))) == ()
 
 
 def test_costs_of_an_exhibit_at_every_scale() -> None:
     (exhibit,) = select_exhibits("benz2021/fig10")
-    found = costs(exhibit)
+    found = costs_by_scale(exhibit)
     assert list(found) == list(SCALES) and found["lite"].trainings == 0 == found["lite"].passes
-    assert found["full"] == cost(exhibit.needs.values()) and found["full"].passes == 5 * 50_000
+    assert found["full"] == total_cost(exhibit.needs.values()) and found["full"].passes == 5 * 50_000
     assert found["smoke"].trainings == 5
     assert PAPERS["benz2021"].number(3) == 4 and PAPERS["ahn"].number(3) == 3
 

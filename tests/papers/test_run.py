@@ -19,7 +19,7 @@ from leastwise.models.load.checkpoint import load_checkpoint
 from leastwise.papers import page as pages
 from leastwise.papers import run as running
 from leastwise.papers.build import conditions, dataset
-from leastwise.papers.estimate import Speed, passes
+from leastwise.papers.estimate import Speed, count_passes
 from leastwise.papers.outline import missing, short, tree
 from leastwise.papers.recipes import Images, Measured, Recipe, Released, Threat, Trained
 from leastwise.papers.registry import list_recipes, select_exhibits
@@ -230,7 +230,7 @@ def test_the_plan_in_words_and_numbers(runner: Runner) -> None:
     recipes = list_recipes(exhibits, "smoke")[0]
     speed = Speed()
     assert all(speed.seconds(recipe) > 0 for recipe in to_do(recipes, runner.store)) and len(speed.known) == 2
-    assert passes(BOTH) == 40 * (1 + 8) and short(1_830_000) == "1.83 million"
+    assert count_passes(BOTH) == 40 * (1 + 8) and short(1_830_000) == "1.83 million"
 
 
 def test_the_command_plans_draws_and_refuses(

@@ -6,13 +6,20 @@ import numpy as np
 import pytest
 import torch
 
-from leastwise.attacks.makers import Threat
-from leastwise.attacks.registry import named_all, over_radii
+from leastwise.attacks.naming import Threat
+from leastwise.attacks.registry import make_attacks, repeat_over_radii
 from leastwise.attacks.threats import Linf
 from leastwise.audit.auditor import audit
 from leastwise.data.dataset import Dataset
 from leastwise.models.zoo.registry import build
-from leastwise.report.security_curves import Curve, around, crossing, curves, half_lost, nearest_mistakes
+from leastwise.report.security_curves import (
+    Curve,
+    find_bracket,
+    find_crossing,
+    half_lost,
+    make_curves,
+    nearest_mistakes,
+)
 from leastwise.report.summary import summarise
 from tests.conftest import SHAPE, K
 
@@ -21,11 +28,11 @@ THREAT = Threat(Linf(0.02), 0.005)
 
 def test_a_curve_is_the_attack_at_every_radius(unbalanced: Dataset) -> None:
     model = build("convnet", SHAPE, K, seed=3)
-    names = over_radii("clean,fgsm", ["0.01", "0.02"], THREAT)
+    names = repeat_over_radii("clean,fgsm", ["0.01", "0.02"], THREAT)
     assert names == "clean,fgsm[0.01],fgsm[0.02]"
-    found = audit(model, unbalanced, named_all(names, THREAT))
-    alone = audit(model, unbalanced, named_all("fgsm", replace(THREAT, ball=Linf(0.01), step=0.0025)))
-    (curve,) = curves(found)
+    found = audit(model, unbalanced, make_attacks(names, THREAT))
+    alone = audit(model, unbalanced, make_attacks("fgsm", replace(THREAT, ball=Linf(0.01), step=0.0025)))
+    (curve,) = make_curves(found)
     assert curve.attack == "fgsm" and curve.radii == (0.01, 0.02)
     assert np.array_equal(curve.accuracy[0], alone.tally("fgsm").accuracy.numpy(), equal_nan=True)
     told = summarise(found)["curves"]["fgsm"]
@@ -34,19 +41,19 @@ def test_a_curve_is_the_attack_at_every_radius(unbalanced: Dataset) -> None:
 
 
 def test_half_is_lost_where_the_line_says() -> None:
-    assert crossing((0.0, 1.0, 2.0), [0.9, 0.7, 0.3]) == pytest.approx(1.5)
-    assert crossing((0.0, 1.0), [0.4, 0.1]) == 0.0
-    assert np.isnan(crossing((0.0, 1.0), [0.9, 0.6])) and np.isnan(crossing((1.0, 2.0), [0.4, 0.1]))
-    assert np.isnan(crossing((0.0, 1.0), [float("nan"), float("nan")]))
+    assert find_crossing((0.0, 1.0, 2.0), [0.9, 0.7, 0.3]) == pytest.approx(1.5)
+    assert find_crossing((0.0, 1.0), [0.4, 0.1]) == 0.0
+    assert np.isnan(find_crossing((0.0, 1.0), [0.9, 0.6])) and np.isnan(find_crossing((1.0, 2.0), [0.4, 0.1]))
+    assert np.isnan(find_crossing((0.0, 1.0), [float("nan"), float("nan")]))
 
 
 def test_beyond_the_largest_radius_and_before_the_smallest_are_told_apart() -> None:
-    assert around((0.0, 1.0, 2.0), [0.9, 0.7, 0.3]) == (1.0, 2.0)
-    low, high = around((1.0, 2.0), [0.9, 0.6])
+    assert find_bracket((0.0, 1.0, 2.0), [0.9, 0.7, 0.3]) == (1.0, 2.0)
+    low, high = find_bracket((1.0, 2.0), [0.9, 0.6])
     assert low == 2.0 and np.isnan(high)
-    low, high = around((1.0, 2.0), [0.4, 0.1])
+    low, high = find_bracket((1.0, 2.0), [0.4, 0.1])
     assert np.isnan(low) and high == 1.0
-    assert np.isnan(around((1.0, 2.0), [float("nan")] * 2)).all()
+    assert np.isnan(find_bracket((1.0, 2.0), [float("nan")] * 2)).all()
     table = np.array([[0.9, 0.4, 0.8, 0.7], [0.6, 0.1, 0.2, np.nan]])
     columns = [[*column] for column in table.T]
     made = Curve(
@@ -56,8 +63,8 @@ def test_beyond_the_largest_radius_and_before_the_smallest_are_told_apart() -> N
         table,
         np.array([0.7, 0.4]),
         "Linf",
-        np.array([crossing((1 / 255, 2 / 255), column) for column in columns]),
-        np.array([around((1 / 255, 2 / 255), column) for column in columns]),
+        np.array([find_crossing((1 / 255, 2 / 255), column) for column in columns]),
+        np.array([find_bracket((1 / 255, 2 / 255), column) for column in columns]),
     )
     assert half_lost(made, ("ant", "bee", "cow", "dog")) == (
         "Accuracy under pgd5 falls below 50 % at eps: bee before 1/255, cow 1.5/255; 1 stay above it up to 2/255."
@@ -67,7 +74,7 @@ def test_beyond_the_largest_radius_and_before_the_smallest_are_told_apart() -> N
 def test_nearest_mistakes_are_medians_of_what_the_search_found(unbalanced: Dataset) -> None:
     model = build("convnet", SHAPE, K, seed=3)
     threat = replace(THREAT, ball=Linf(1.0), keep="last")
-    found = audit(model, unbalanced, named_all("clean,fmn", threat), force=True)
+    found = audit(model, unbalanced, make_attacks("clean,fmn", threat), force=True)
     medians = nearest_mistakes(found, "fmn")
     assert medians is not None and nearest_mistakes(found, "clean") is None
     for c in range(K):
@@ -75,5 +82,5 @@ def test_nearest_mistakes_are_medians_of_what_the_search_found(unbalanced: Datas
         if len(mine):
             assert medians[c] == pytest.approx(float(torch.from_numpy(mine).double().quantile(0.5)), abs=1e-7)
     assert summarise(found)["conditions"]["fmn"]["median_distance"][0] == pytest.approx(medians[0])
-    stopped = audit(model, unbalanced, named_all("fmn", replace(threat, keep="fooled")), force=True)
+    stopped = audit(model, unbalanced, make_attacks("fmn", replace(threat, keep="fooled")), force=True)
     assert nearest_mistakes(stopped, "fmn") is None  # it stopped at the first mistake in the ball

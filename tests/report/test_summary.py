@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import leastwise.report
-from leastwise.attacks.makers import Threat
-from leastwise.attacks.registry import named_all, over_radii
+from leastwise.attacks.naming import Threat
+from leastwise.attacks.registry import make_attacks, repeat_over_radii
 from leastwise.attacks.threats import Linf
 from leastwise.audit.auditor import audit
 from leastwise.data.dataset import Dataset
@@ -32,8 +32,8 @@ def test_a_summary_keeps_its_contract(k: int) -> None:
 
 def test_a_real_audit_with_missing_classes_grids_and_curves_keeps_it_too(unbalanced: Dataset) -> None:
     threat = Threat(Linf(0.02), 0.005, keep="last")
-    names = over_radii("clean,fgsm,tpgd2-grid,fmn:5,reach2", ["0.01", "0.02"], threat)
-    found = audit(build("convnet", SHAPE, K, seed=3), unbalanced, named_all(names, threat))
+    names = repeat_over_radii("clean,fgsm,tpgd2-grid,fmn:5,reach2", ["0.01", "0.02"], threat)
+    found = audit(build("convnet", SHAPE, K, seed=3), unbalanced, make_attacks(names, threat))
     made = summarise(found)
     jsonschema.validate(json.loads(json.dumps(made, allow_nan=False)), SCHEMA)
     assert made["eps"] is None and made["corruptions_acc"] is None and made["autoattack_acc"] is None

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from leastwise.attacks.goals import CE, KL
-from leastwise.attacks.pgd import PGD, Gaussian
+from leastwise.attacks.pgd import PGD
+from leastwise.attacks.starts import Gaussian
 from leastwise.attacks.threats import Linf
 from leastwise.core.noise import Noise
 from leastwise.data.dataset import Dataset

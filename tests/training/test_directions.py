@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 from leastwise.attacks.goals import KL
-from leastwise.attacks.pgd import PGD, Gaussian
+from leastwise.attacks.pgd import PGD
+from leastwise.attacks.starts import Gaussian
 from leastwise.attacks.threats import Linf
 from leastwise.data.dataset import Dataset
 from leastwise.models.classifier import Classifier

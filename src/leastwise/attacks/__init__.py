@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING
 from leastwise.core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from leastwise.attacks.apgd.attack import APGD
-    from leastwise.attacks.base import Attack, Clean, Outcome
+    from leastwise.attacks.apgd.apgd import APGD
+    from leastwise.attacks.autoattack import make_autoattack
+    from leastwise.attacks.base import Attack, BallAttack, Outcome, Passes
+    from leastwise.attacks.clean import Clean
     from leastwise.attacks.combine import Cascade, Restarts
-    from leastwise.attacks.external import Foreign
+    from leastwise.attacks.external import ExternalAttack
     from leastwise.attacks.goals import CE, DLR, KL, Margin, Targeted
-    from leastwise.attacks.makers import Threat
     from leastwise.attacks.min_norm.ddn_fmn import FMN, median_distance
-    from leastwise.attacks.pgd import PGD, Gaussian, Uniform, fgsm
+    from leastwise.attacks.naming import Threat
+    from leastwise.attacks.pgd import PGD, fgsm
     from leastwise.attacks.reachability import reach
-    from leastwise.attacks.registry import named_all, over_radii
+    from leastwise.attacks.registry import make_attack, make_attacks, repeat_over_radii
     from leastwise.attacks.square import Square
+    from leastwise.attacks.starts import Gaussian, Uniform
     from leastwise.attacks.threats import L1, L2, Linf
 
 __all__ = [
@@ -32,39 +35,46 @@ __all__ = [
     "L2",
     "PGD",
     "Attack",
+    "BallAttack",
     "Cascade",
     "Clean",
-    "Foreign",
+    "ExternalAttack",
     "Gaussian",
     "Linf",
     "Margin",
     "Outcome",
+    "Passes",
     "Restarts",
     "Square",
     "Targeted",
     "Threat",
     "Uniform",
     "fgsm",
+    "make_attack",
+    "make_attacks",
+    "make_autoattack",
     "median_distance",
-    "named_all",
-    "over_radii",
     "reach",
+    "repeat_over_radii",
 ]
 
 __getattr__ = lazy_names(
     __name__,
     {
-        "base": "Attack Clean Outcome",
+        "base": "Attack BallAttack Outcome Passes",
+        "clean": "Clean",
         "threats": "L1 L2 Linf",
         "goals": "CE DLR KL Margin Targeted",
-        "pgd": "PGD Gaussian Uniform fgsm",
-        "apgd.attack": "APGD",
+        "starts": "Gaussian Uniform",
+        "pgd": "PGD fgsm",
+        "apgd.apgd": "APGD",
         "square": "Square",
+        "autoattack": "make_autoattack",
         "combine": "Cascade Restarts",
         "min_norm.ddn_fmn": "FMN median_distance",
         "reachability": "reach",
-        "external": "Foreign",
-        "registry": "named_all over_radii",
-        "makers": "Threat",
+        "external": "ExternalAttack",
+        "registry": "make_attack make_attacks repeat_over_radii",
+        "naming": "Threat",
     },
 )

@@ -14,28 +14,28 @@ from leastwise.attacks.base import BROKEN, FINE, FLAT
 from leastwise.attacks.goals import Goal
 from leastwise.core.types import Images, Labels, Logits, Mask, PerExample, Rows
 
-State = TypeVar("State")
+RowState = TypeVar("RowState")
 
 
-def pick_rows(state: State, rows: Rows) -> State:
+def pick_rows(state: RowState, rows: Rows) -> RowState:
     """The state, or the attack, of some of the examples: every tensor in it has one row per example."""
-    return picked(state, rows)
+    return pick_tensors(state, rows)
 
 
-def picked(value: Any, rows: Rows) -> Any:
+def pick_tensors(value: Any, rows: Rows) -> Any:
     match value:
         case Tensor():
             return value.index_select(0, rows)  # several times as fast as value[rows]
         case tuple():
-            return same_or_new(value, tuple(picked(part, rows) for part in value))
+            return keep_or_replace(value, tuple(pick_tensors(part, rows) for part in value))
     if is_dataclass(value) and not isinstance(value, type):
         held = {f.name: getattr(value, f.name) for f in fields(value)}
-        changed = {name: picked(part, rows) for name, part in held.items()}
+        changed = {name: pick_tensors(part, rows) for name, part in held.items()}
         return value if all(changed[name] is held[name] for name in held) else replace(value, **changed)
     return value
 
 
-def same_or_new(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
+def keep_or_replace(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
     return old if all(a is b for a, b in zip(old, new, strict=True)) else new
 
 
@@ -43,7 +43,7 @@ def rows_of(mask: Mask) -> Rows:
     return mask.nonzero().squeeze(1)
 
 
-def abreast(waiting: int, left: int, room: int) -> int:
+def runs_per_pass(waiting: int, left: int, room: int) -> int:
     """How many of the runs that wait are made side by side: a pass of few examples costs nearly as much as one of many.
 
     A function of counts: `left` examples are still undecided, and a pass may hold `room` rows.

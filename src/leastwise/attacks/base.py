@@ -1,7 +1,16 @@
-"""The contract every attack keeps, and the condition that attacks nothing."""
+"""The contract every attack keeps.
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+An attack is a frozen dataclass that inherits `Attack`, or one of the two contracts below it: `BallAttack` for a search
+in one ball, `CombinedAttack` for one made of others. It writes `run` and whichever hooks differ from their defaults;
+calling it, changing its radius and checking its points are written here once.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import reduce
+from inspect import get_annotations
+from typing import ClassVar, Literal, NamedTuple, TypeVar, final
 
 import torch
 from jaxtyping import Bool
@@ -11,12 +20,20 @@ from leastwise.attacks.codes import BROKEN as BROKEN
 from leastwise.attacks.codes import FINE as FINE
 from leastwise.attacks.codes import FLAT as FLAT
 from leastwise.attacks.codes import NEVER as NEVER
-from leastwise.attacks.threats import Radius
+from leastwise.attacks.goals import Goal, Targeted, is_mistaken
+from leastwise.attacks.threats import Ball, Radius, is_in_ball, is_in_pixel_range
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Logits, Mask
 from leastwise.models.classifier import inference
 
 Keep = Literal["last", "fooled"]  # run to the end; or let examples leave at their first misclassified point
+ModelAccess = Literal["gradients", "queries", "nothing"]  # what an attack asks of the attacked model, beside a verdict
+
+
+# The attack that a method is called on. Not `Self`: beartype, which checks types in tests, takes that on classes only.
+AnyAttack = TypeVar("AnyAttack", bound="Attack")
+AnyBallAttack = TypeVar("AnyBallAttack", bound="BallAttack")
+AnyCombined = TypeVar("AnyCombined", bound="CombinedAttack")
 
 
 class Outcome(NamedTuple):
@@ -33,8 +50,8 @@ class Outcome(NamedTuple):
     reached: Bool[Tensor, "b k"] | None = None  # classes it was turned into, of an attack that tries all of them
 
 
-def outcome(
-    x_adv: Images, fooled: Mask, step: Labels, forwards: int, backwards: int, trouble: Labels | None = None
+def make_outcome(
+    x_adv: Images, fooled: Mask, step: Labels, *, forwards: int, backwards: int, trouble: Labels | None = None
 ) -> Outcome:
     """The outcome of a single attack. `step` and `trouble` need not know who was fooled."""
     step = torch.where(fooled, step, NEVER)
@@ -42,61 +59,188 @@ def outcome(
     return Outcome(x_adv, fooled, step, torch.zeros_like(step), forwards, backwards, trouble, fooled.to(step.dtype))
 
 
-@runtime_checkable
-class Attack(Protocol):
+@dataclass(frozen=True)
+class Passes:
+    """Passes of one image through a network."""
+
+    forwards: int
+    backwards: int = 0
+
+    def __add__(self, other: "Passes") -> "Passes":
+        return Passes(self.forwards + other.forwards, self.backwards + other.backwards)
+
+    def __mul__(self, count: int) -> "Passes":
+        return Passes(count * self.forwards, count * self.backwards)
+
+
+class Attack(ABC):
+    """What can be done to a batch of images: the contract of every condition of an audit.
+
+    Hooks are the methods and class attributes below that are not final. A class that defines any other public name is
+    refused when it is made, since that would be a misspelt hook which nobody calls; helpers start with an underscore or
+    are functions beside the class. A class made with `contract=True` adds hooks of its own for those below it.
+    """
+
+    recipe_name: ClassVar[str]
+    needs: ClassVar[ModelAccess | None] = "gradients"  # None: what its members, or the function that it calls, need
+
+    def __init_subclass__(cls, contract: bool = False) -> None:
+        super().__init_subclass__()
+        check_hooks(cls, contract)
+
+    @final
+    def __call__(self, model: nn.Module, x: Images, y: Labels, seed: int = 0) -> Images:
+        """The attacked images, in evaluation mode, with the noise of ids 0, 1, …"""
+        ids = torch.arange(len(x), device=x.device)
+        with inference(model):
+            return self.run(model, x, y, Noise(seed, ids, "/attack")).x_adv
+
+    @final
+    def at(self: AnyAttack, eps: Radius, step: Radius | None = None) -> AnyAttack:
+        """The same attack with another radius, possibly one per example; the step stays unless given."""
+        return self.with_radius(eps, step)
+
+    @final
+    def allows(self, x: Images, x_adv: Images) -> Mask:
+        """Which points the threat model permits; none outside [0, 1]."""
+        return is_in_pixel_range(x_adv) & self.is_within_threat(x, x_adv)
+
+    @abstractmethod
     def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
         """Attack a batch. The model's mode is the caller's business; its parameters get no `.grad`."""
-        ...
 
-    def allows(self, x: Images, x_adv: Images) -> Mask:
-        """Which points the threat model permits."""
-        ...
+    @abstractmethod
+    def cost(self, k: int) -> Passes | None:
+        """The most passes for one image of k classes; None where nobody knows. Images that fall early cost less."""
 
-    def at(self, eps: Radius, step: Radius | None = None) -> "Attack":
-        """The same attack with another radius, possibly one per example; the step stays unless given."""
-        ...
+    @abstractmethod
+    def with_radius(self: AnyAttack, eps: Radius, step: Radius | None) -> AnyAttack:
+        """The attack that `at` answers with."""
 
+    @abstractmethod
+    def is_within_threat(self, x: Images, x_adv: Images) -> Mask:
+        """Which points are as near to their images as the attack may go."""
 
-def uses_gradients(attack: Attack) -> bool:
-    """Whether the attack needs the model's input gradient; one that only asks for logits says `gradients = False`."""
-    return getattr(attack, "gradients", True)
+    def perturb(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Images:
+        """Only the points: what training needs."""
+        return self.run(model, x, y, noise).x_adv
 
+    @property
+    def gradients(self) -> bool:
+        """Whether the attack needs the model's input gradient."""
+        return self.needs == "gradients"
 
-def notes(attack: Attack, k: int) -> tuple[str, ...]:
-    """What a user with k classes should know about the attack; one with something to say has a method `notes(k)`."""
-    return attack.notes(k) if hasattr(attack, "notes") else ()
+    @property
+    def last_step(self) -> int:
+        """The step of a point at the end of the search; 1 for an attack that does not count steps."""
+        return 1
 
+    def notes(self, k: int) -> tuple[str, ...]:
+        """What a user with k classes should know about the attack."""
+        return ()
 
-@dataclass(frozen=True)
-class Clean:
-    """No perturbation: the images as they are."""
-
-    recipe_name: ClassVar[str] = "Clean"
-
-    gradients: ClassVar[bool] = False
-
-    def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
-        with torch.no_grad():
-            return self.seen(model(x), x, y)
-
-    def seen(self, z: Logits, x: Images, y: Labels) -> Outcome:
-        """The outcome, where the logits at the images are known already."""
-        finite = z.isfinite().all(dim=1)
-        trouble = torch.where(finite, FINE, BROKEN)
-        return outcome(x, finite & (z.argmax(dim=1) != y), torch.zeros_like(y), len(x), 0, trouble)
-
-    def __str__(self) -> str:
-        return "no perturbation"
-
-    def at(self, eps: Radius, step: Radius | None = None) -> "Clean":
+    def with_room(self: AnyAttack, room: int) -> AnyAttack:
+        """The attack that may fill its passes up to so many rows, where its batch is what survived of a larger one."""
         return self
 
-    def allows(self, x: Images, x_adv: Images) -> Mask:
-        return (x == x_adv).flatten(1).all(dim=1)
+    def to_the_end(self: AnyAttack) -> AnyAttack:
+        """The attack without leaving at the first point that fools."""
+        return self
+
+    def toward(self: AnyAttack, target: Labels) -> AnyAttack:
+        """The attack toward one class per example, done when there."""
+        raise ValueError(f"reaching classes needs an attack with a goal, such as PGD, but saw {type(self).__name__}")
+
+    def has_reached(self, model: nn.Module, x: Images, z: Logits, y: Labels) -> Mask:
+        """Where the logits z, seen at some points near x, are what the attack wants."""
+        return is_mistaken(z, y)
 
 
-def call(attack: Attack, model: nn.Module, x: Images, y: Labels, seed: int = 0) -> Images:
-    """The short form `attack(model, x, y)`: evaluation mode, and ids 0, 1, … for the noise."""
-    ids = torch.arange(len(x), device=x.device)
-    with inference(model):
-        return attack.run(model, x, y, Noise(seed, ids, "/attack")).x_adv
+def check_hooks(cls: type[Attack], contract: bool) -> None:
+    """Refuse a class that overrides what is final, or that defines a name which nobody calls."""
+    bases = cls.__mro__[1:]
+    inherited = {name for base in bases for name in (*vars(base), *get_annotations(base)) if not name.startswith("_")}
+    declared = get_annotations(cls)
+    fields = {name for name, kind in declared.items() if "ClassVar" not in str(kind)}
+    for name in dict.fromkeys((*vars(cls), *declared)):
+        if name in FINAL:
+            raise TypeError(f"{cls.__name__}.{name} is the same for all attacks: {FINAL[name]}")
+        if contract or name.startswith("_") or name.isupper() or name in inherited | fields:
+            continue
+        nearest = get_close_matches(name, sorted(inherited), n=1, cutoff=0)[0]
+        raise TypeError(
+            f"{cls.__name__}.{name} is no hook of an attack: did you mean {nearest}? "
+            "Helpers start with an underscore, or are functions beside the class"
+        )
+
+
+FINAL = {
+    "__call__": "write run instead",
+    "at": "write with_radius instead",
+    "allows": "write is_within_threat instead",
+}
+
+
+class BallAttack(Attack, contract=True):
+    """An attack whose points stay in one ball: its fields `ball`, and `keep` for which of its points counts."""
+
+    ball: Ball
+    keep: Keep
+
+    def with_radius(self: AnyBallAttack, eps: Radius, step: Radius | None) -> AnyBallAttack:
+        return replace(self, ball=self.ball.at(eps))  # type: ignore[type-var]
+
+    def is_within_threat(self, x: Images, x_adv: Images) -> Mask:
+        return is_in_ball(self.ball, x, x_adv)
+
+    def to_the_end(self: AnyBallAttack) -> AnyBallAttack:
+        return replace(self, keep="last")  # type: ignore[type-var]
+
+
+class GoalAttack(BallAttack, contract=True):
+    """An attack in a ball that climbs the score of its field `goal`."""
+
+    goal: Goal
+
+    def notes(self, k: int) -> tuple[str, ...]:
+        return self.goal.notes(k)
+
+    def toward(self: AnyBallAttack, target: Labels) -> AnyBallAttack:
+        return replace(self, goal=Targeted(target), keep="fooled")  # type: ignore[type-var]
+
+    def has_reached(self, model: nn.Module, x: Images, z: Logits, y: Labels) -> Mask:
+        # Goals that remember the clean logits (KL) have no target class: any mistake counts.
+        if self.goal.clean_forwards:
+            return is_mistaken(z, y)
+        return self.goal.reached(z, y, *self.goal.bind(model, x, y))
+
+
+class CombinedAttack(Attack, contract=True):
+    """An attack made of others: it permits what any of them does, and needs what any of them needs."""
+
+    needs: ClassVar[ModelAccess | None] = None
+
+    @property
+    @abstractmethod
+    def inner(self) -> tuple[Attack, ...]:
+        """The attacks it is made of."""
+
+    @abstractmethod
+    def with_inner(self: AnyCombined, inner: tuple[Attack, ...]) -> AnyCombined:
+        """The same combination of other attacks, as many as before."""
+
+    def with_radius(self: AnyCombined, eps: Radius, step: Radius | None) -> AnyCombined:
+        return self.with_inner(tuple(one.at(eps, step) for one in self.inner))
+
+    def is_within_threat(self, x: Images, x_adv: Images) -> Mask:
+        return reduce(torch.logical_or, (one.allows(x, x_adv) for one in self.inner))
+
+    @property
+    def gradients(self) -> bool:
+        return any(one.gradients for one in self.inner)
+
+    def notes(self, k: int) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(note for one in self.inner for note in one.notes(k)))
+
+    def to_the_end(self: AnyCombined) -> AnyCombined:
+        return self.with_inner(tuple(one.to_the_end() for one in self.inner))

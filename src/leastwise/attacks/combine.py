@@ -1,23 +1,40 @@
 """Several attacks as one."""
 
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from leastwise.attacks.active_set import pick_rows, rows_of
-from leastwise.attacks.base import Attack, Outcome, call, notes, uses_gradients
-from leastwise.attacks.threats import Radius
+from leastwise.attacks.base import AnyAttack, Attack, CombinedAttack, Outcome, Passes
+from leastwise.attacks.codes import GRID
 from leastwise.core.noise import Noise
-from leastwise.core.types import Images, Labels, Mask, Rows
+from leastwise.core.types import Images, Labels, Rows
 
 MOST = 31  # members whose bits fit into what evidence stores
 
 
+class SeveralAttacks(CombinedAttack, contract=True):
+    """A combination of different attacks: its field `members`."""
+
+    members: tuple[Attack, ...]
+
+    @property
+    def inner(self) -> tuple[Attack, ...]:
+        return self.members
+
+    def with_inner(self: AnyAttack, inner: tuple[Attack, ...]) -> AnyAttack:
+        return replace(self, members=inner)  # type: ignore[type-var]
+
+    def cost(self, k: int) -> Passes | None:
+        each = [member.cost(k) for member in self.members]
+        known = [one for one in each if one is not None]
+        return sum(known, start=Passes(0)) if len(known) == len(each) else None
+
+
 @dataclass(frozen=True)
-class Cascade:
+class Cascade(SeveralAttacks):
     """Each member attacks only what survived the ones before: the per-example worst case.
 
     All members draw the same noise, so a member finds here what it would find alone.
@@ -34,41 +51,25 @@ class Cascade:
     def __str__(self) -> str:
         return "the worst of: " + "; ".join(str(member) for member in self.members)
 
-    def __call__(self, model: nn.Module, x: Images, y: Labels, seed: int = 0) -> Images:
-        return call(self, model, x, y, seed)
-
-    def at(self, eps: Radius, step: Radius | None = None) -> "Cascade":
-        return replace(self, members=tuple(member.at(eps, step) for member in self.members))
-
-    def allows(self, x: Images, x_adv: Images) -> Mask:
-        return reduce(torch.logical_or, (member.allows(x, x_adv) for member in self.members))
-
-    @property
-    def gradients(self) -> bool:
-        return any(uses_gradients(member) for member in self.members)
-
-    def notes(self, k: int) -> tuple[str, ...]:
-        return together(self.members, k)
-
     def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
         found = self.members[0].run(model, x, y, noise)
         for number, member in enumerate(self.members[1:], start=1):
             rows = rows_of(~found.fooled)
             if len(rows) == 0:
                 break
-            more = roomy(pick_rows(member, rows), len(x)).run(model, x[rows], y[rows], noise.pick(rows))
-            found = after(found, rows, more, number)
+            more = pick_rows(member, rows).with_room(len(x)).run(model, x[rows], y[rows], noise.pick(rows))
+            found = merge_outcomes(found, rows, more, number=number)
         return found
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(SeveralAttacks):
     """All members attack everyone, so that each one's strength is known beside the per-example worst case.
 
     `each` of the outcome has the members that fooled an example, `by` the first of them (or the last member).
     """
 
-    recipe_name: ClassVar[str] = "Grid"
+    recipe_name: ClassVar[str] = GRID
 
     members: tuple[Attack, ...]
 
@@ -79,28 +80,12 @@ class Grid:
     def __str__(self) -> str:
         return "each and the worst of: " + "; ".join(str(member) for member in self.members)
 
-    def __call__(self, model: nn.Module, x: Images, y: Labels, seed: int = 0) -> Images:
-        return call(self, model, x, y, seed)
-
-    def at(self, eps: Radius, step: Radius | None = None) -> "Grid":
-        return replace(self, members=tuple(member.at(eps, step) for member in self.members))
-
-    def allows(self, x: Images, x_adv: Images) -> Mask:
-        return reduce(torch.logical_or, (member.allows(x, x_adv) for member in self.members))
-
-    @property
-    def gradients(self) -> bool:
-        return any(uses_gradients(member) for member in self.members)
-
-    def notes(self, k: int) -> tuple[str, ...]:
-        return together(self.members, k)
-
     def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
         found = self.members[0].run(model, x, y, noise)
         for number, member in enumerate(self.members[1:], start=1):
             more = member.run(model, x, y, noise)
             rows = rows_of(~found.fooled)
-            left = after(found, rows, pick_outcome(more, rows), number)
+            left = merge_outcomes(found, rows, pick_outcome(more, rows), number=number)
             cost = found.forwards + more.forwards, found.backwards + more.backwards
             each = found.each | (more.fooled.to(found.each.dtype) << number)
             found = left._replace(each=each, forwards=cost[0], backwards=cost[1])
@@ -108,7 +93,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Restarts:
+class Restarts(CombinedAttack):
     """The same attack several times from other random starts, each on what survived. The first is the attack alone."""
 
     recipe_name: ClassVar[str] = "Restarts"
@@ -123,21 +108,16 @@ class Restarts:
     def __str__(self) -> str:
         return f"{self.attack}, {self.times} times"
 
-    def __call__(self, model: nn.Module, x: Images, y: Labels, seed: int = 0) -> Images:
-        return call(self, model, x, y, seed)
-
-    def at(self, eps: Radius, step: Radius | None = None) -> "Restarts":
-        return replace(self, attack=self.attack.at(eps, step))
-
-    def allows(self, x: Images, x_adv: Images) -> Mask:
-        return self.attack.allows(x, x_adv)
-
     @property
-    def gradients(self) -> bool:
-        return uses_gradients(self.attack)
+    def inner(self) -> tuple[Attack, ...]:
+        return (self.attack,)
 
-    def notes(self, k: int) -> tuple[str, ...]:
-        return notes(self.attack, k)
+    def with_inner(self, inner: tuple[Attack, ...]) -> "Restarts":
+        return replace(self, attack=inner[0])
+
+    def cost(self, k: int) -> Passes | None:
+        one = self.attack.cost(k)
+        return one and one * self.times
 
     def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
         found = self.attack.run(model, x, y, noise)
@@ -146,11 +126,12 @@ class Restarts:
             if len(rows) == 0:
                 break
             again = noise.pick(rows).fork("restart", number)
-            found = after(found, rows, pick_rows(self.attack, rows).run(model, x[rows], y[rows], again), number)
+            more = pick_rows(self.attack, rows).run(model, x[rows], y[rows], again)
+            found = merge_outcomes(found, rows, more, number=number)
         return found
 
 
-def after(found: Outcome, rows: Rows, more: Outcome, number: int) -> Outcome:
+def merge_outcomes(found: Outcome, rows: Rows, more: Outcome, *, number: int) -> Outcome:
     """What is known after member `number` attacked the survivors `rows`."""
     return Outcome(
         found.x_adv.index_copy(0, rows, more.x_adv),
@@ -166,16 +147,7 @@ def after(found: Outcome, rows: Rows, more: Outcome, number: int) -> Outcome:
     )
 
 
-def roomy(attack: Attack, room: int) -> Attack:
-    """An attack that may fill its passes up to the size of the batch that the survivors come from."""
-    return replace(attack, room=room) if hasattr(attack, "room") else attack  # type: ignore[type-var]
-
-
 def pick_outcome(found: Outcome, rows: Rows) -> Outcome:
     """Some of the examples, with the cost of all."""
     kept = {name: part[rows] for name, part in found._asdict().items() if isinstance(part, Tensor)}
     return found._replace(**kept)  # type: ignore[arg-type]
-
-
-def together(members: tuple[Attack, ...], k: int) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(note for member in members for note in notes(member, k)))

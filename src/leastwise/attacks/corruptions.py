@@ -1,56 +1,69 @@
 """Conditions nobody optimises: common corruptions, and random points of a ball."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import nn
 
 from leastwise.attacks.active_set import ask, pick_rows, rows_of
-from leastwise.attacks.base import BROKEN, FINE, NEVER, Keep, Outcome, call, outcome
-from leastwise.attacks.goals import mistaken
-from leastwise.attacks.threats import TOLERANCE, Ball, Radius, column, inside
+from leastwise.attacks.base import (
+    BROKEN,
+    FINE,
+    NEVER,
+    Attack,
+    BallAttack,
+    Keep,
+    ModelAccess,
+    Outcome,
+    Passes,
+    make_outcome,
+)
+from leastwise.attacks.goals import is_mistaken
+from leastwise.attacks.naming import NUMBER, AttackName
+from leastwise.attacks.threats import Ball, Radius, column
 from leastwise.core.losses import margin
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Mask
-from leastwise.data.corrupt.registry import Corruption
+from leastwise.data.corrupt.registry import CORRUPTIONS, Corruption
 
-Kind = Literal["uniform", "gaussian", "corners"]
+NoiseKind = Literal["uniform", "gaussian", "corners"]
 
 
 @dataclass(frozen=True)
-class Corrupted:
+class Corrupted(Attack):
     """The images as a corruption leaves them: `corruption(x, noise)`, with the noise the condition is given."""
 
     recipe_name: ClassVar[str] = "Corrupted"
 
-    corruption: Corruption
+    needs: ClassVar[ModelAccess | None] = "nothing"
 
-    gradients: ClassVar[bool] = False
+    corruption: Corruption
 
     def __str__(self) -> str:
         return f"corrupted by {self.corruption.name}, severity {self.corruption.severity}"
 
-    def __call__(self, model: nn.Module, x: Images, y: Labels, seed: int = 0) -> Images:
-        return call(self, model, x, y, seed)
+    def cost(self, k: int) -> Passes:
+        return Passes(1)
 
-    def at(self, eps: Radius, step: Radius | None = None) -> "Corrupted":
+    def with_radius(self, eps: Radius, step: Radius | None) -> "Corrupted":
         return self
 
-    def allows(self, x: Images, x_adv: Images) -> Mask:
+    def is_within_threat(self, x: Images, x_adv: Images) -> Mask:
         """A corruption has no radius; only the pixel range holds."""
-        pixels = x_adv.flatten(1)
-        return (pixels.amin(dim=1) >= -TOLERANCE) & (pixels.amax(dim=1) <= 1 + TOLERANCE)
+        return torch.ones(len(x), dtype=torch.bool, device=x.device)
 
     def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
         x_adv = self.corruption(x, noise)
         z, finite = ask(model, x_adv)
         trouble = torch.where(finite, FINE, BROKEN)
-        return outcome(x_adv, finite & mistaken(z, y), torch.zeros_like(y), len(x), 0, trouble)
+        return make_outcome(
+            x_adv, finite & is_mistaken(z, y), torch.zeros_like(y), forwards=len(x), backwards=0, trouble=trouble
+        )
 
 
 @dataclass(frozen=True)
-class RandomNoise:
+class RandomNoise(BallAttack):
     """Random points of the ball, the worst of several draws: what an attacker without any knowledge reaches.
 
     "uniform" draws evenly from the ball; "gaussian" is eps · N(0, 1) per pixel, projected into the ball (for L2 and L1
@@ -62,17 +75,18 @@ class RandomNoise:
     """
 
     recipe_name: ClassVar[str] = "RandomNoise"
+    needs: ClassVar[ModelAccess | None] = "queries"
 
     ball: Ball
-    kind: Kind = "uniform"
+    kind: NoiseKind = "uniform"
     draws: int = 1
     keep: Keep = "last"
 
-    gradients: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
-        if self.kind not in get_args(Kind):
-            raise ValueError(f"the kind of noise must be one of {', '.join(get_args(Kind))}, but saw {self.kind!r}")
+        if self.kind not in get_args(NoiseKind):
+            raise ValueError(
+                f"the kind of noise must be one of {', '.join(get_args(NoiseKind))}, but saw {self.kind!r}"
+            )
         if self.draws < 1:
             raise ValueError(f"random noise needs at least one draw, but saw {self.draws}")
         if self.keep not in get_args(Keep):
@@ -82,14 +96,8 @@ class RandomNoise:
         counted = ", the image counts too" if self.keep == "fooled" else ""
         return f"{self.kind} noise in {self.ball}, the worst of {self.draws}{counted}"
 
-    def __call__(self, model: nn.Module, x: Images, y: Labels, seed: int = 0) -> Images:
-        return call(self, model, x, y, seed)
-
-    def at(self, eps: Radius, step: Radius | None = None) -> "RandomNoise":
-        return replace(self, ball=self.ball.at(eps))
-
-    def allows(self, x: Images, x_adv: Images) -> Mask:
-        return inside(self.ball, x, x_adv)
+    def cost(self, k: int) -> Passes:
+        return Passes(self.draws + 1)
 
     def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
         x_adv, step, trouble = x.clone(), torch.full_like(y, NEVER), torch.full_like(y, FINE)
@@ -99,10 +107,10 @@ class RandomNoise:
             if len(rows) == 0:
                 break
             fresh = noise.pick(rows).fork(self.kind, number)
-            at = x if number == 0 else draw(self.kind, x[rows], pick_rows(self.ball, rows), fresh)
+            at = x if number == 0 else draw_point(self.kind, x[rows], pick_rows(self.ball, rows), fresh)
             z, finite = ask(model, at)
             forwards += len(rows)
-            wrong = finite & mistaken(z, y[rows])
+            wrong = finite & is_mistaken(z, y[rows])
             lead = margin(z, y[rows]).to(x.dtype)
             # A tie has margin 0 whoever wins it: a mistake is always worse than no mistake.
             lead = torch.where(wrong, lead.clamp_max(-torch.finfo(x.dtype).tiny), lead)
@@ -112,10 +120,10 @@ class RandomNoise:
             trouble[rows[~finite]] = BROKEN
             if self.keep == "fooled":
                 rows = rows[rows_of(~wrong)]
-        return outcome(x_adv, step != NEVER, step, forwards, 0, trouble)
+        return make_outcome(x_adv, step != NEVER, step, forwards=forwards, backwards=0, trouble=trouble)
 
 
-def draw(kind: Kind, x: Images, ball: Ball, noise: Noise) -> Images:
+def draw_point(kind: NoiseKind, x: Images, ball: Ball, noise: Noise) -> Images:
     """One random point for each example."""
     if kind == "uniform":
         d = ball.sample(x, noise)
@@ -123,3 +131,35 @@ def draw(kind: Kind, x: Images, ball: Ball, noise: Noise) -> Images:
         normal = noise.normal(tuple(x.shape[1:]), x.dtype)
         d = column(ball.eps, x) * (normal if kind == "gaussian" else ball.steepest(normal))
     return (x + ball.project(d)).clamp(0, 1)
+
+
+UNIFORM = AttackName(
+    RandomNoise,
+    "uniform[:N]",
+    "uniform:2",
+    rf"uniform(?::{NUMBER})?",
+    lambda threat, n: RandomNoise(threat.ball, "uniform", int(n or 1), threat.keep),
+    "random points of the ball: the worst of N, 1 unless given",
+    "",
+    "at most N + 1 forwards",
+)
+GAUSSIAN = AttackName(
+    RandomNoise,
+    "gaussian[:N]",
+    "gaussian:2",
+    rf"gaussian(?::{NUMBER})?",
+    lambda threat, n: RandomNoise(threat.ball, "gaussian", int(n or 1), threat.keep),
+    "Gaussian noise of standard deviation eps, projected: the worst of N, 1 unless given",
+    "",
+    "at most N + 1 forwards",
+)
+CORRUPTION = AttackName(
+    Corrupted,
+    "CORRUPTION[:S]",
+    "fog:3",
+    rf"({'|'.join(CORRUPTIONS)})(?::([1-5]))?",
+    lambda threat, name, severity: Corrupted(Corruption(name, int(severity or 3))),
+    "a common corruption at severity S, 3 unless given: `leastwise list corruptions`",
+    "Hendrycks & Dietterich 2019",
+    "1 forward",
+)

@@ -1,6 +1,9 @@
 """Attacks of other libraries (torchattacks, Foolbox, ART) as conditions.
 
-    Foreign("pgd", lambda model, x, y: torchattacks.PGD(model, eps=8 / 255)(x, y), Linf(8 / 255), "torchattacks 3.5.1")
+    def pgd(model, x, y):
+        return torchattacks.PGD(model, eps=8 / 255)(x, y)
+
+    ExternalAttack("pgd", pgd, Linf(8 / 255), "torchattacks 3.5.1")
 
 The function gets the network to attack: under an audit that is the prepared one, so an attack that was made for a
 network of its own would craft on another.
@@ -18,9 +21,9 @@ import torch
 from torch import Tensor, nn
 
 from leastwise.attacks.active_set import ask
-from leastwise.attacks.base import BROKEN, FINE, Outcome, call, outcome
-from leastwise.attacks.goals import mistaken
-from leastwise.attacks.threats import Ball, Radius, inside
+from leastwise.attacks.base import BROKEN, FINE, Attack, ModelAccess, Outcome, Passes, make_outcome
+from leastwise.attacks.goals import is_mistaken
+from leastwise.attacks.threats import Ball, Radius, is_in_ball, is_in_pixel_range
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Mask, PerExample
 
@@ -37,7 +40,7 @@ MISSING = MissingVersion()
 
 
 @dataclass(frozen=True)
-class Foreign:
+class ExternalAttack(Attack):
     """A function `(model, x, y) -> x_adv`, tensors in and a tensor or array out.
 
     Its point counts, judged by one forward pass of ours. A point further outside the ball or [0, 1] than rounding is
@@ -51,6 +54,7 @@ class Foreign:
     """
 
     recipe_name: ClassVar[str] = "Foreign"
+    needs: ClassVar[ModelAccess | None] = None
 
     name: str
     function: Callable[..., Any] = field(compare=False, repr=False, metadata={"recipe": False})
@@ -58,6 +62,8 @@ class Foreign:
     version: str | MissingVersion = MISSING
     outside: Outside = "refuse"
     gradients: bool = True  # whether the function needs the network's
+    # The most passes for one image, if they are known; without, a plan says that the time is unknown.
+    passes: Passes | None = field(default=None, compare=False, metadata={"recipe": False})
 
     def __post_init__(self) -> None:
         if self.outside not in get_args(Outside):
@@ -67,50 +73,59 @@ class Foreign:
         version = f" ({self.version})" if isinstance(self.version, str) else ""
         return f"{self.name}{version}, {self.ball}, the returned point counts"
 
-    def __call__(self, model: nn.Module, x: Images, y: Labels, seed: int = 0) -> Images:
-        return call(self, model, x, y, seed)
+    def with_radius(self, eps: Radius, step: Radius | None) -> "ExternalAttack":
+        raise ValueError(f"{self.name} holds its own radius, which cannot be changed here: make another ExternalAttack")
 
-    def at(self, eps: Radius, step: Radius | None = None) -> "Foreign":
-        raise ValueError(f"{self.name} holds its own radius, which cannot be changed here: make another Foreign")
+    def is_within_threat(self, x: Images, x_adv: Images) -> Mask:
+        return is_in_ball(self.ball, x, x_adv)
 
-    def allows(self, x: Images, x_adv: Images) -> Mask:
-        return inside(self.ball, x, x_adv)
+    def cost(self, k: int) -> Passes | None:
+        return self.passes
 
     def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
         seed = int(noise.fork(self.name).words((1,)).sum()) % 2**32
-        passes = Passes()
-        with seeded(seed), undisturbed(model), counted(model, passes), torch.enable_grad():
+        passes = CountedPasses()
+        with seed_generators(seed), restore_model(model), count_passes(model, passes), torch.enable_grad():
             answer = self.function(model, x.detach().clone(), y.clone())
-        found = as_images(self.name, answer, x)
+        found = to_images(self.name, answer, x)
         broken = ~found.flatten(1).isfinite().all(dim=1)
-        x_adv = self.legal(x, torch.where(broken.view(-1, 1, 1, 1), x, found))
+        x_adv = legal_points(self, x, torch.where(broken.view(-1, 1, 1, 1), x, found))
         z, finite = ask(model, x_adv)
         trouble = torch.where(finite & ~broken, FINE, BROKEN)
         forwards = passes.forwards + len(x)
-        return outcome(x_adv, finite & mistaken(z, y), torch.ones_like(y), forwards, passes.backwards, trouble)
+        return make_outcome(
+            x_adv,
+            finite & is_mistaken(z, y),
+            torch.ones_like(y),
+            forwards=forwards,
+            backwards=passes.backwards,
+            trouble=trouble,
+        )
 
-    def legal(self, x: Images, found: Images) -> Images:
-        """The points, with rounding put back; those inside keep their bits."""
-        far = overshoot(self.ball, x, found)
-        out = far > ROUNDING
-        if bool(out.any()) and self.outside == "refuse":
-            raise ValueError(
-                f"{self.name} returned {int(out.sum())} of {len(x)} points outside {self.ball} or [0, 1], "
-                f"by up to {float(far.max()):.3g}: give it the same eps, in pixel units such as 8/255"
-            )
-        near = (x + self.ball.project(found - x)).clamp(0, 1)
-        kept = torch.where(inside(self.ball, x, found).view(-1, 1, 1, 1), found.clamp(0, 1), near)
-        return torch.where(out.view(-1, 1, 1, 1), x, kept)
+
+def legal_points(attack: ExternalAttack, x: Images, found: Images) -> Images:
+    """The points, with rounding put back; those inside keep their bits."""
+    far = overshoot(attack.ball, x, found)
+    out = far > ROUNDING
+    if bool(out.any()) and attack.outside == "refuse":
+        raise ValueError(
+            f"{attack.name} returned {int(out.sum())} of {len(x)} points outside {attack.ball} or [0, 1], "
+            f"by up to {float(far.max()):.3g}: give it the same eps, in pixel units such as 8/255"
+        )
+    near = (x + attack.ball.project(found - x)).clamp(0, 1)
+    inside = is_in_ball(attack.ball, x, found) & is_in_pixel_range(found)
+    kept = torch.where(inside.view(-1, 1, 1, 1), found.clamp(0, 1), near)
+    return torch.where(out.view(-1, 1, 1, 1), x, kept)
 
 
 def from_foolbox(
     attack: Any, ball: Ball, version: str | MissingVersion = MISSING, name: str = "", gradients: bool = True
-) -> Foreign:
+) -> ExternalAttack:
     """A Foolbox attack such as `foolbox.attacks.LinfPGD(steps=20)`, with the ball's eps.
 
     Foolbox shortens a perturbation that is longer than eps, so attacks that look for the nearest mistake fit too.
     """
-    foolbox = library("foolbox")
+    foolbox = import_library("foolbox")
     if isinstance(ball.eps, Tensor):
         raise ValueError("a Foolbox attack takes one eps for all examples, but the ball has one for each")
 
@@ -119,7 +134,7 @@ def from_foolbox(
         _, clipped, _ = attack(target, x, y, epsilons=ball.eps)
         return clipped
 
-    return Foreign(name or f"foolbox {type(attack).__name__}", craft, ball, version, gradients=gradients)
+    return ExternalAttack(name or f"foolbox {type(attack).__name__}", craft, ball, version, gradients=gradients)
 
 
 def from_art(
@@ -129,12 +144,12 @@ def from_art(
     name: str = "art",
     outside: Outside = "refuse",
     gradients: bool = True,
-) -> Foreign:
+) -> ExternalAttack:
     """An attack of the Adversarial Robustness Toolbox: `make(classifier)` gives it, with the same eps as the ball.
 
     ART works on float32 arrays, so the model must be float32.
     """
-    classification = library("art.estimators.classification")
+    classification = import_library("art.estimators.classification")
 
     def craft(model: nn.Module, x: Images, y: Labels) -> Any:
         if x.dtype != torch.float32:
@@ -149,10 +164,10 @@ def from_art(
         )
         return make(classifier).generate(x=x.cpu().numpy(), y=y.cpu().numpy())
 
-    return Foreign(name, craft, ball, version, outside, gradients)
+    return ExternalAttack(name, craft, ball, version, outside, gradients)
 
 
-def library(name: str) -> Any:
+def import_library(name: str) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
@@ -160,7 +175,7 @@ def library(name: str) -> Any:
 
 
 @dataclass
-class Passes:
+class CountedPasses:
     """Counts of single examples; hooks add to it."""
 
     forwards: int = 0
@@ -168,7 +183,7 @@ class Passes:
 
 
 @contextmanager
-def counted(model: nn.Module, passes: Passes) -> Iterator[None]:
+def count_passes(model: nn.Module, passes: CountedPasses) -> Iterator[None]:
     """Count what goes through the model inside."""
 
     def backward(gradient: Tensor) -> None:
@@ -187,7 +202,7 @@ def counted(model: nn.Module, passes: Passes) -> Iterator[None]:
 
 
 @contextmanager
-def undisturbed(model: nn.Module) -> Iterator[None]:
+def restore_model(model: nn.Module) -> Iterator[None]:
     """On leaving, parameters have the `.grad` and `requires_grad` they had, and every submodule its mode."""
     modes = [(module, module.training) for module in model.modules()]
     before = [(parameter, parameter.grad, parameter.requires_grad) for parameter in model.parameters()]
@@ -204,7 +219,7 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
+def seed_generators(seed: int) -> Iterator[None]:
     """The global generators of torch, numpy and Python start from the seed; on leaving they are where they were."""
     arrays, plain = np.random.get_state(), random.getstate()
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
@@ -218,7 +233,7 @@ def seeded(seed: int) -> Iterator[None]:
             random.setstate(plain)
 
 
-def as_images(name: str, answer: Any, x: Images) -> Images:
+def to_images(name: str, answer: Any, x: Images) -> Images:
     """The answer as a tensor like x."""
     found = torch.from_numpy(answer) if isinstance(answer, np.ndarray) else answer
     if not isinstance(found, Tensor):

@@ -5,8 +5,9 @@ leave with them; `score` gives one number per example, higher meaning closer to 
 says who is there, which for a goal with a target means the target and for the others any mistake.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -15,25 +16,38 @@ from torch import Tensor, nn
 from leastwise.core.losses import dlr, kl, margin, odds, targeted_dlr, true_logit
 from leastwise.core.types import Images, Labels, Logits, Mask, PerExample
 
-
-@runtime_checkable
-class Goal(Protocol):
-    @property
-    def clean_forwards(self) -> int:
-        """Forward passes of the clean batch that `bind` needs."""
-        ...
-
-    def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]: ...
-    def score(self, z: Logits, *bound: Tensor) -> PerExample: ...
-    def reached(self, z: Logits, y: Labels, *bound: Tensor) -> Mask: ...
+AUTOATTACK_TARGETS = 9  # the classes that the targeted attacks of AutoAttack go to
 
 
-def mistaken(z: Logits, y: Labels) -> Mask:
+def is_mistaken(z: Logits, y: Labels) -> Mask:
+    """Which predictions are not the label."""
     return z.argmax(dim=1) != y
 
 
+class Goal(ABC):
+    """What an attack climbs. A goal is a frozen dataclass that writes `bind` and `score`."""
+
+    clean_forwards: ClassVar[int] = 0  # forward passes of the clean batch that `bind` needs
+
+    @abstractmethod
+    def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]:
+        """What `score` and `reached` need to know of the clean examples, one row for each."""
+
+    @abstractmethod
+    def score(self, z: Logits, *bound: Tensor) -> PerExample:
+        """How near the logits are to what is wanted: higher is nearer."""
+
+    def reached(self, z: Logits, y: Labels, *bound: Tensor) -> Mask:
+        """Where the logits are what is wanted: any mistake, unless the goal has a target."""
+        return is_mistaken(z, y)
+
+    def notes(self, k: int) -> tuple[str, ...]:
+        """What a user with k classes should know about the goal."""
+        return ()
+
+
 @dataclass(frozen=True)
-class CE:
+class CE(Goal):
     """Cross-entropy of softmax(k·z), climbed through its log-odds logsumexp_{j != y} k·z_j - k·z_y.
 
     Cross-entropy is a monotone function of the log-odds, so the direction is the same, without
@@ -51,10 +65,6 @@ class CE:
     def __str__(self) -> str:
         return "CE" if self.inverse_temperature == 1 else f"CE at 1/T = {self.inverse_temperature:g}"
 
-    @property
-    def clean_forwards(self) -> int:
-        return 0
-
     def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]:
         return (y,)
 
@@ -62,22 +72,16 @@ class CE:
         (y,) = bound
         return odds(self.inverse_temperature * z, y)
 
-    def reached(self, z: Logits, y: Labels, *bound: Tensor) -> Mask:
-        return mistaken(z, y)
-
 
 @dataclass(frozen=True)
-class KL:
+class KL(Goal):
     """KL(p(x) || p(x')), the inner problem of TRADES. Its gradient is zero at x' = x: start elsewhere."""
 
     recipe_name: ClassVar[str] = "KL"
+    clean_forwards: ClassVar[int] = 1
 
     def __str__(self) -> str:
         return "KL"
-
-    @property
-    def clean_forwards(self) -> int:
-        return 1
 
     def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]:
         with torch.no_grad():
@@ -87,12 +91,9 @@ class KL:
         (clean,) = bound
         return kl(clean, z)
 
-    def reached(self, z: Logits, y: Labels, *bound: Tensor) -> Mask:
-        return mistaken(z, y)
-
 
 @dataclass(frozen=True)
-class Margin:
+class Margin(Goal):
     """-max(z_y - max_{j != y} z_j, -kappa): Carlini and Wagner's loss inside PGD.
 
     kappa is how far past the boundary it keeps pushing; 50 is the community's C&W-20.
@@ -105,10 +106,6 @@ class Margin:
     def __str__(self) -> str:
         return f"the margin with kappa = {self.kappa:g}"
 
-    @property
-    def clean_forwards(self) -> int:
-        return 0
-
     def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]:
         return (y,)
 
@@ -116,22 +113,15 @@ class Margin:
         (y,) = bound
         return -margin(z, y).clamp_min(-self.kappa)
 
-    def reached(self, z: Logits, y: Labels, *bound: Tensor) -> Mask:
-        return mistaken(z, y)
-
 
 @dataclass(frozen=True, eq=False)
-class Targeted:
+class Targeted(Goal):
     """Toward one class per example: climb its log-odds z_t - logsumexp_{j != t} z_j, so cross-entropy to t falls."""
 
     target: Labels
 
     def __str__(self) -> str:
         return "the log-odds of a target class"
-
-    @property
-    def clean_forwards(self) -> int:
-        return 0
 
     def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]:
         return (self.target,)
@@ -146,7 +136,7 @@ class Targeted:
 
 
 @dataclass(frozen=True)
-class Toward:
+class Toward(Goal):
     """Toward the same class for everyone. Examples that belong there have nowhere to go."""
 
     recipe_name: ClassVar[str] = "Toward"
@@ -155,10 +145,6 @@ class Toward:
 
     def __str__(self) -> str:
         return f"the log-odds of class {self.target}"
-
-    @property
-    def clean_forwards(self) -> int:
-        return 0
 
     def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]:
         return (torch.full_like(y, self.target),)
@@ -178,17 +164,13 @@ class Toward:
 
 
 @dataclass(frozen=True)
-class DLR:
+class DLR(Goal):
     """The difference of logits ratio, which no scaling of the logits changes; with two classes, the margin."""
 
     recipe_name: ClassVar[str] = "DLR"
 
     def __str__(self) -> str:
         return "DLR"
-
-    @property
-    def clean_forwards(self) -> int:
-        return 0
 
     def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]:
         return (y,)
@@ -197,15 +179,12 @@ class DLR:
         (y,) = bound
         return dlr(z, y) if z.shape[1] >= 3 else -margin(z, y)
 
-    def reached(self, z: Logits, y: Labels, *bound: Tensor) -> Mask:
-        return mistaken(z, y)
-
     def notes(self, k: int) -> tuple[str, ...]:
         return () if k >= 3 else (f"DLR needs 3 classes and there are {k}: the margin is climbed instead",)
 
 
 @dataclass(frozen=True, eq=False)
-class TargetedDLR:
+class TargetedDLR(Goal):
     """The difference of logits ratio toward one class per example. Any mistake counts: targets are only a way there.
 
     With fewer than four classes it is z_t - z_y.
@@ -216,10 +195,6 @@ class TargetedDLR:
     def __str__(self) -> str:
         return "targeted DLR"
 
-    @property
-    def clean_forwards(self) -> int:
-        return 0
-
     def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]:
         return (y, self.target)
 
@@ -227,22 +202,15 @@ class TargetedDLR:
         y, target = bound
         return targeted_dlr(z, y, target) if z.shape[1] >= 4 else true_logit(z, target) - true_logit(z, y)
 
-    def reached(self, z: Logits, y: Labels, *bound: Tensor) -> Mask:
-        return mistaken(z, y)
-
 
 @dataclass(frozen=True, eq=False)
-class TargetedMargin:
+class TargetedMargin(Goal):
     """The margin of one class per example, z_t - max_{j != t} z_j; reached when it is the prediction."""
 
     target: Labels
 
     def __str__(self) -> str:
         return "the margin of a target class"
-
-    @property
-    def clean_forwards(self) -> int:
-        return 0
 
     def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]:
         return (self.target,)
@@ -257,7 +225,7 @@ class TargetedMargin:
 
 
 @dataclass(frozen=True, eq=False)
-class Match:
+class Match(Goal):
     """Toward one vector per example: climb -|f(x') - target|². The model's output is f, such as its features."""
 
     target: Float[Tensor, "b d"]
@@ -265,16 +233,9 @@ class Match:
     def __str__(self) -> str:
         return "the distance to a target vector"
 
-    @property
-    def clean_forwards(self) -> int:
-        return 0
-
     def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]:
         return (self.target,)
 
     def score(self, z: Logits, *bound: Tensor) -> PerExample:
         (target,) = bound
         return -(z - target).square().sum(dim=1)
-
-    def reached(self, z: Logits, y: Labels, *bound: Tensor) -> Mask:
-        return mistaken(z, y)

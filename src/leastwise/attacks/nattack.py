@@ -26,11 +26,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from leastwise.attacks.active_set import ask, pick_rows, rows_of
-from leastwise.attacks.base import BROKEN, NEVER, Keep, Outcome, call, outcome
+from leastwise.attacks.base import BROKEN, NEVER, GoalAttack, Keep, ModelAccess, Outcome, Passes, make_outcome
 from leastwise.attacks.goals import Goal, Margin
-from leastwise.attacks.threats import Ball, Linf, Radius, inside
+from leastwise.attacks.naming import NUMBER, AttackName
+from leastwise.attacks.threats import Ball, Linf
 from leastwise.core.noise import Noise
-from leastwise.core.types import Images, Labels, Mask, Rows
+from leastwise.core.types import Images, Labels, Rows
 
 BESIDE = 0.001  # the standard deviation of the start around the image, in tanh space
 SHRINK = 1 - 1e-6  # keeps arctanh finite at 0 and 1
@@ -44,7 +45,7 @@ Directions = Float[Tensor, "n c h w"]
 
 
 @dataclass(frozen=True)
-class NAttack:
+class NAttack(GoalAttack):
     """`steps` steps of `population` queries each.
 
     `keep="fooled"` is the paper's: an example leaves at the first tested point that fools the model, the image itself
@@ -52,6 +53,7 @@ class NAttack:
     """
 
     recipe_name: ClassVar[str] = "NAttack"
+    needs: ClassVar[ModelAccess | None] = "queries"
 
     ball: Ball = Linf(8 / 255)
     goal: Goal = Margin(kappa=0.0)
@@ -61,8 +63,6 @@ class NAttack:
     steps: int = 500
     keep: Keep = "fooled"
     take_samples: bool = False
-
-    gradients: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.population < 2:
@@ -83,21 +83,17 @@ class NAttack:
         queries = f"{self.steps} steps of {self.population} queries"
         return f"NAttack with {queries} on {self.goal}, {self.ball}, sigma {self.sigma:g}, lr {self.lr:g}, {counted}"
 
-    def __call__(self, model: nn.Module, x: Images, y: Labels, seed: int = 0) -> Images:
-        return call(self, model, x, y, seed)
+    @property
+    def last_step(self) -> int:
+        return self.steps
 
-    def at(self, eps: Radius, step: Radius | None = None) -> "NAttack":
-        return replace(self, ball=self.ball.at(eps))
-
-    def allows(self, x: Images, x_adv: Images) -> Mask:
-        return inside(self.ball, x, x_adv)
-
-    def notes(self, k: int) -> tuple[str, ...]:
-        return self.goal.notes(k) if hasattr(self.goal, "notes") else ()
+    def cost(self, k: int) -> Passes:
+        tests = math.ceil(self.steps / EVERY) + 2  # of the mean, of the image itself and of the last point
+        return Passes(self.goal.clean_forwards + tests + self.steps * (self.population + self.take_samples))
 
     def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
-        front = opened(self, model, x, y, noise)
-        found = Found(x.clone(), torch.full_like(y, NEVER), torch.zeros_like(y))
+        front = start_state(self, model, x, y, noise)
+        found = QueryRecord(x.clone(), torch.full_like(y, NEVER), torch.zeros_like(y))
         forwards = len(x) * self.goal.clean_forwards
         early = self.keep == "fooled"
 
@@ -107,28 +103,30 @@ class NAttack:
         for t in range(self.steps):
             if early and t % EVERY == 0:
                 forwards += len(front.rows)
-                front = look(self.goal, model, front, image(front, front.mean), t, found)
+                front = look(self.goal, model, front, image_of(front, front.mean), t, found)
             if len(front.rows) == 0:
                 break
             e, sign = directions(front, self.population, t), own_signs(front, self.population, t)
             seen = survey(self, model, front, e, sign)
             forwards += len(front.rows) * self.population
-            here, front = front, step(self, front, e, sign, seen)
+            here, front = front, move_mean(self, front, e, sign, seen)
             if self.take_samples and bool(seen.reached.any()):
                 forwards += len(front.rows)
                 first = seen.reached.int().argmax(dim=1, keepdim=True)  # 0 where there is none: a query wasted
                 sample = here.mean + self.sigma * images_of(sign.gather(1, first)) * e[first.squeeze(1)]
-                front = look(self.goal, model, front, image(here, sample), t + 1, found)
+                front = look(self.goal, model, front, image_of(here, sample), t + 1, found)
 
         if len(front.rows) > 0:
             forwards += len(front.rows)
-            found.x_adv[front.rows] = image(front, front.mean)
+            found.x_adv[front.rows] = image_of(front, front.mean)
             look(self.goal, model, front, found.x_adv[front.rows], self.steps, found)
-        return outcome(found.x_adv, found.step != NEVER, found.step, forwards, 0, found.trouble)
+        return make_outcome(
+            found.x_adv, found.step != NEVER, found.step, forwards=forwards, backwards=0, trouble=found.trouble
+        )
 
 
 @dataclass(frozen=True, eq=False)
-class Front:
+class NAttackState:
     """The examples still in the batch, each with the mean of its Gaussian."""
 
     rows: Rows  # their places in the full batch
@@ -141,7 +139,7 @@ class Front:
     trouble: Labels
 
 
-class Found(NamedTuple):
+class QueryRecord(NamedTuple):
     """What is known of the full batch; written in place."""
 
     x_adv: Images
@@ -157,9 +155,9 @@ class Survey(NamedTuple):
     reached: Bool[Tensor, "b n"]
 
 
-def opened(attack: NAttack, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Front:
+def start_state(attack: NAttack, model: nn.Module, x: Images, y: Labels, noise: Noise) -> NAttackState:
     beside = BESIDE * noise.fork("start").normal(tuple(x.shape[1:]), x.dtype)
-    return Front(
+    return NAttackState(
         rows=torch.arange(len(x), device=x.device),
         x=x,
         y=y,
@@ -171,12 +169,14 @@ def opened(attack: NAttack, model: nn.Module, x: Images, y: Labels, noise: Noise
     )
 
 
-def image(front: Front, v: Images) -> Images:
+def image_of(front: NAttackState, v: Images) -> Images:
     """The point of tanh space as an image inside the ball; ½(tanh(v) + 1) is the logistic function of 2v."""
     return front.ball.project(v.mul(2).sigmoid_().sub_(front.x)).add_(front.x).clamp_(0, 1)
 
 
-def look(goal: Goal, model: nn.Module, front: Front, point: Images, steps: int, found: Found) -> Front:
+def look(
+    goal: Goal, model: nn.Module, front: NAttackState, point: Images, steps: int, found: QueryRecord
+) -> NAttackState:
     """Ask at one point per example, note who is fooled there, and let them go."""
     if len(front.rows) == 0:  # not every model takes an empty batch
         return front
@@ -190,7 +190,7 @@ def look(goal: Goal, model: nn.Module, front: Front, point: Images, steps: int, 
     return pick_rows(front, rows_of(~wrong)) if bool(wrong.any()) else front
 
 
-def directions(front: Front, population: int, t: int) -> Directions:
+def directions(front: NAttackState, population: int, t: int) -> Directions:
     """The directions of step t, standard normal, the same for every example of every batch."""
     everyone = replace(front.noise, ids=front.noise.ids.new_zeros(1))
     # The quantile function makes one normal number of each uniform one, where Box and Muller's needs two.
@@ -198,12 +198,12 @@ def directions(front: Front, population: int, t: int) -> Directions:
     return u.mul_(2).sub_(1).erfinv_().mul_(math.sqrt(2)).squeeze(0)
 
 
-def own_signs(front: Front, population: int, t: int) -> Samples:
+def own_signs(front: NAttackState, population: int, t: int) -> Samples:
     """Which way each example goes along each direction."""
     return (front.noise.fork("signs", t).uniform((population,), front.x.dtype) < 0.5).to(front.x.dtype).mul_(2).sub_(1)
 
 
-def survey(attack: NAttack, model: nn.Module, front: Front, e: Directions, sign: Samples) -> Survey:
+def survey(attack: NAttack, model: nn.Module, front: NAttackState, e: Directions, sign: Samples) -> Survey:
     """The rewards of all samples, some images at a time."""
     b, n = sign.shape
     at_once = max(1, min(IMAGES, VALUES // front.x[0].numel()))
@@ -211,13 +211,13 @@ def survey(attack: NAttack, model: nn.Module, front: Front, e: Directions, sign:
     for pair in torch.split(torch.arange(b * n, device=sign.device), at_once):
         own = pick_rows(front, pair // n)
         sample = torch.addcmul(own.mean, e[pair % n], images_of(sign.flatten()[pair]), value=attack.sigma)
-        z, finite = ask(model, image(own, sample))
+        z, finite = ask(model, image_of(own, sample))
         reached = finite & attack.goal.reached(z, own.y, *own.bound)
         parts.append((attack.goal.score(z, *own.bound) / 2, finite, reached))
     return Survey(*(torch.cat(part).view(b, n) for part in zip(*parts, strict=True)))
 
 
-def step(attack: NAttack, front: Front, e: Directions, sign: Samples, seen: Survey) -> Front:
+def move_mean(attack: NAttack, front: NAttackState, e: Directions, sign: Samples, seen: Survey) -> NAttackState:
     """Move the mean to where the rewards are."""
     weight = (advantages(seen.reward, seen.finite) * sign).to(e.dtype)
     pull = (weight @ e.flatten(1)).view_as(front.x)
@@ -245,3 +245,15 @@ def advantages(reward: Samples, finite: Bool[Tensor, "b n"]) -> Samples:
 def images_of(value: Float[Tensor, "..."]) -> Float[Tensor, "m 1 1 1"]:
     """One number per image, in a form that multiplies images."""
     return value.reshape(-1, 1, 1, 1)
+
+
+NATTACK = AttackName(
+    NAttack,
+    "nattack[:N]",
+    "nattack:10",
+    rf"nattack(?::{NUMBER})?",
+    lambda threat, n: NAttack(threat.ball, steps=int(n or 500), keep=threat.keep),
+    "a Gaussian of adversarial points, learnt from queries; N rounds of 300, 500 unless given",
+    "Li et al. 2019",
+    "at most 300 N + N / 10 forwards",
+)

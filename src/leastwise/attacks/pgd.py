@@ -9,82 +9,24 @@ lets an example go `patience` steps past its first mistake.
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol, get_args, runtime_checkable
+from typing import Any, ClassVar, get_args
 
 import torch
 from torch import Tensor, nn
 
 from leastwise.attacks.active_set import Slope, ask, pick_rows, rows_of, slope
-from leastwise.attacks.base import BROKEN, NEVER, Keep, Outcome, call, outcome
-from leastwise.attacks.goals import CE, Goal
-from leastwise.attacks.threats import Ball, Linf, Radius, column, inside, shown, step_
+from leastwise.attacks.base import BROKEN, NEVER, GoalAttack, Keep, Outcome, Passes, make_outcome
+from leastwise.attacks.combine import Grid, Restarts
+from leastwise.attacks.goals import CE, KL, Goal, Margin, Toward
+from leastwise.attacks.naming import NUMBER, AttackName, Threat
+from leastwise.attacks.starts import Gaussian, Signs, Start, Uniform, Zero
+from leastwise.attacks.threats import Ball, Linf, Radius, column, format_radius, step_along_
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Mask
 
 
-@runtime_checkable
-class Start(Protocol):
-    def perturb(self, x: Images, ball: Ball, noise: Noise) -> Images: ...
-
-
 @dataclass(frozen=True)
-class Zero:
-    """Start at the image itself."""
-
-    recipe_name: ClassVar[str] = "Zero"
-
-    def __str__(self) -> str:
-        return "from the image"
-
-    def perturb(self, x: Images, ball: Ball, noise: Noise) -> Images:
-        return torch.zeros_like(x)
-
-
-@dataclass(frozen=True)
-class Uniform:
-    """Start anywhere in the ball."""
-
-    recipe_name: ClassVar[str] = "Uniform"
-
-    def __str__(self) -> str:
-        return "from a uniform start"
-
-    def perturb(self, x: Images, ball: Ball, noise: Noise) -> Images:
-        return ball.sample(x, noise)
-
-
-@dataclass(frozen=True)
-class Gaussian:
-    """Start a little beside the image."""
-
-    recipe_name: ClassVar[str] = "Gaussian"
-
-    std: float = 0.001
-
-    def __str__(self) -> str:
-        return f"from a Gaussian start of {self.std:g}"
-
-    def perturb(self, x: Images, ball: Ball, noise: Noise) -> Images:
-        return self.std * noise.normal(tuple(x.shape[1:]), x.dtype)
-
-
-@dataclass(frozen=True)
-class Signs:
-    """Start at a random corner: `size` times the sign of a Gaussian (the random half of R-FGSM)."""
-
-    recipe_name: ClassVar[str] = "Signs"
-
-    size: float
-
-    def __str__(self) -> str:
-        return f"from a random corner at {self.size:g}"
-
-    def perturb(self, x: Images, ball: Ball, noise: Noise) -> Images:
-        return self.size * noise.normal(tuple(x.shape[1:]), x.dtype).sign()
-
-
-@dataclass(frozen=True)
-class PGD:
+class PGD(GoalAttack):
     """`keep="last"` returns the last iterate; `keep="fooled"` the first misclassified point.
 
     With "fooled" the clean image and the start count as points too, and an example leaves the batch as soon as it is
@@ -106,7 +48,7 @@ class PGD:
         if self.steps < 0:
             raise ValueError(f"an attack needs a number of steps, zero or more, but saw {self.steps}")
         if not bool(torch.as_tensor(self.step >= 0).all()):
-            raise ValueError(f"the step must be zero or more, but saw {shown(self.step)}")
+            raise ValueError(f"the step must be zero or more, but saw {format_radius(self.step)}")
         if self.keep not in get_args(Keep):
             raise ValueError(f"keep must be {' or '.join(get_args(Keep))}, but saw {self.keep!r}")
         if not self.momentum >= 0:
@@ -119,7 +61,7 @@ class PGD:
 
     def __str__(self) -> str:
         counted = "any iterate counts" if self.keep == "fooled" else "the last iterate counts"
-        steps = f"{self.steps} step{'' if self.steps == 1 else 's'} of {shown(self.step)}"
+        steps = f"{self.steps} step{'' if self.steps == 1 else 's'} of {format_radius(self.step)}"
         parts = [f"{steps} on {self.goal}", str(self.ball), str(self.start), counted]
         if self.momentum:
             parts.insert(1, f"momentum {self.momentum:g}")
@@ -127,40 +69,30 @@ class PGD:
             parts.append(f"{self.patience} more after the first mistake")
         return ", ".join(parts)
 
-    def __call__(self, model: nn.Module, x: Images, y: Labels, seed: int = 0) -> Images:
-        return call(self, model, x, y, seed)
-
-    def at(self, eps: Radius, step: Radius | None = None) -> "PGD":
+    def with_radius(self, eps: Radius, step: Radius | None) -> "PGD":
         return replace(self, ball=self.ball.at(eps), step=self.step if step is None else step)
 
-    def allows(self, x: Images, x_adv: Images) -> Mask:
-        return inside(self.ball, x, x_adv)
+    def to_the_end(self) -> "PGD":
+        return replace(self, keep="last", patience=0)
 
-    def notes(self, k: int) -> tuple[str, ...]:
-        return self.goal.notes(k) if hasattr(self.goal, "notes") else ()
+    @property
+    def last_step(self) -> int:
+        return self.steps
+
+    def cost(self, k: int) -> Passes:
+        at_the_image = self.keep == "fooled" and not isinstance(self.start, Zero)
+        return Passes(self.steps + 1 + at_the_image + self.goal.clean_forwards, self.steps)
 
     def perturb(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Images:
-        """Only the points, without the forward pass that says who is fooled: what training needs."""
+        """Only the points, without the forward pass that says who is fooled."""
         return ascend(self, model, x, y, noise).at if self.keep == "last" else self.run(model, x, y, noise).x_adv
 
     def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
         return run_last(self, model, x, y, noise) if self.keep == "last" else run_fooled(self, model, x, y, noise)
 
 
-def fgsm(ball: Ball, goal: Goal | None = None, start: Start | None = None, keep: Keep = "last") -> PGD:
-    """One step to the edge of the ball (Goodfellow et al., ICLR 2015)."""
-    return PGD(ball, goal or CE(), step=ball.eps, steps=1, start=start or Zero(), keep=keep)
-
-
-def r_fgsm(ball: Ball, goal: Goal | None = None, keep: Keep = "last") -> PGD:
-    """Half of eps to a random corner, the other half along the gradient (Tramèr et al., ICLR 2018)."""
-    if not isinstance(ball.eps, float):
-        raise ValueError("R-FGSM takes one eps for all examples")
-    return PGD(ball, goal or CE(), step=ball.eps / 2, steps=1, start=Signs(ball.eps / 2), keep=keep)
-
-
 @dataclass(frozen=True, eq=False)
-class Front:
+class PGDState:
     """The examples still in the batch: what each climbs with, and where it stands."""
 
     rows: Tensor  # their places in the full batch
@@ -175,9 +107,9 @@ class Front:
     patience: Labels  # steps left after the first mistake
 
 
-def open_front(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Front:
+def start_state(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise) -> PGDState:
     start = attack.ball.project(attack.start.perturb(x, attack.ball, noise.fork("start")))
-    return Front(
+    return PGDState(
         rows=torch.arange(len(x), device=x.device),
         x=x,
         y=y,
@@ -191,21 +123,21 @@ def open_front(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise
     )
 
 
-def climb(attack: PGD, model: nn.Module, front: Front) -> tuple[Front, Slope]:
+def climb(attack: PGD, model: nn.Module, front: PGDState) -> tuple[PGDState, Slope]:
     """One step for everyone in the front, and what was seen at the point they left."""
     seen = slope(model, attack.goal, front.at, front.bound)
     direction, pull = seen.gradient, None
     if front.pull is not None:
         size = direction.flatten(1).abs().sum(dim=1).clamp_min(torch.finfo(direction.dtype).tiny)
         direction = pull = attack.momentum * front.pull + direction / column(size, direction)
-    moved = step_(front.at - front.x, front.step, front.ball.steepest(direction))
+    moved = step_along_(front.at - front.x, front.step, front.ball.steepest(direction))
     at = front.ball.project(moved).add_(front.x).clamp_(0, 1)
     return replace(front, at=at, pull=pull, trouble=torch.maximum(front.trouble, seen.trouble)), seen
 
 
-def ascend(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Front:
+def ascend(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise) -> PGDState:
     """All steps for everyone: where they end."""
-    front = open_front(attack, model, x, y, noise)
+    front = start_state(attack, model, x, y, noise)
     for _ in range(attack.steps):
         front, _ = climb(attack, model, front)
     return front
@@ -218,11 +150,13 @@ def run_last(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise) 
     trouble = torch.where(finite, front.trouble, BROKEN)
     passes = len(x) * attack.steps
     forwards = passes + len(x) * (1 + attack.goal.clean_forwards)
-    return outcome(front.at, fooled, torch.full_like(y, attack.steps), forwards, passes, trouble)
+    return make_outcome(
+        front.at, fooled, torch.full_like(y, attack.steps), forwards=forwards, backwards=passes, trouble=trouble
+    )
 
 
 def run_fooled(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
-    front = open_front(attack, model, x, y, noise)
+    front = start_state(attack, model, x, y, noise)
     x_adv, step, trouble = x.clone(), torch.full_like(y, NEVER), torch.zeros_like(y)
     forwards, backwards = len(x) * attack.goal.clean_forwards, 0
 
@@ -254,9 +188,153 @@ def run_fooled(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise
         forwards += len(front.rows)
         wrong = finite & attack.goal.reached(z, front.y, *front.bound)
         x_adv[front.rows[wrong]], step[front.rows[wrong]] = front.x[wrong], 0
-    return outcome(x_adv, step != NEVER, step, forwards, backwards, trouble)
+    return make_outcome(x_adv, step != NEVER, step, forwards=forwards, backwards=backwards, trouble=trouble)
 
 
-def without(front: Front, wrong: Mask) -> Front:
+def without(front: PGDState, wrong: Mask) -> PGDState:
     """Let the misclassified go."""
     return pick_rows(front, rows_of(~wrong)) if bool(wrong.any()) else front
+
+
+def fgsm(ball: Ball, goal: Goal | None = None, start: Start | None = None, keep: Keep = "last") -> PGD:
+    """One step to the edge of the ball (Goodfellow et al., ICLR 2015)."""
+    return PGD(ball, goal or CE(), step=ball.eps, steps=1, start=start or Zero(), keep=keep)
+
+
+def r_fgsm(ball: Ball, goal: Goal | None = None, keep: Keep = "last") -> PGD:
+    """Half of eps to a random corner, the other half along the gradient (Tramèr et al., ICLR 2018)."""
+    if not isinstance(ball.eps, float):
+        raise ValueError("R-FGSM takes one eps for all examples")
+    return PGD(ball, goal or CE(), step=ball.eps / 2, steps=1, start=Signs(ball.eps / 2), keep=keep)
+
+
+# Names.
+
+TEMPERATURE = 5.0  # 1/T of a plain `tpgd`: the value Tian et al. report for MART and HE
+TEMPERATURE_GRID = (2.0, 5.0, 10.0, 50.0)  # Tian et al., section 5
+
+
+def make_pgd(threat: Threat, steps: str, goal: Goal | None = None, **settings: Any) -> PGD:
+    """PGD with the settings of a threat, on cross-entropy unless a goal is given."""
+    return PGD(threat.ball, goal or CE(), threat.step, int(steps), **{"keep": threat.keep, **settings})
+
+
+def make_restarted(threat: Threat, steps: str, times: str | None) -> PGD | Restarts:
+    attack = make_pgd(threat, steps)
+    return Restarts(attack, int(times)) if times else attack
+
+
+def make_temperature_pgd(threat: Threat, steps: str, inverse_temperature: str | None) -> PGD:
+    return make_pgd(threat, steps, CE(float(inverse_temperature or TEMPERATURE)))
+
+
+FGSM = AttackName(
+    PGD,
+    "fgsm",
+    "fgsm",
+    r"fgsm",
+    lambda threat: fgsm(threat.ball, keep=threat.keep),
+    "one step of size eps from the image",
+    "Goodfellow et al. 2015",
+    "2 forwards, 1 backward",
+)
+FGSM_RANDOM_START = AttackName(
+    PGD,
+    "fgsm-rs",
+    "fgsm-rs",
+    r"fgsm-rs",
+    lambda threat: fgsm(threat.ball, start=Uniform(), keep=threat.keep),
+    "one step of size eps from a uniform start",
+    "Tian et al. 2021",
+    "3 forwards, 1 backward",
+)
+R_FGSM = AttackName(
+    PGD,
+    "rfgsm",
+    "rfgsm",
+    r"rfgsm",
+    lambda threat: r_fgsm(threat.ball, keep=threat.keep),
+    "half of eps to a random corner, the other half uphill",
+    "Tramèr et al. 2018",
+    "3 forwards, 1 backward",
+)
+PGD_STEPS = AttackName(
+    PGD,
+    "pgdN[xR]",
+    "pgd3x2",
+    rf"pgd{NUMBER}(?:x{NUMBER})?",
+    make_restarted,
+    "N steps on cross-entropy from a uniform start; R times",
+    "Madry et al. 2018",
+    "at most N + 2 forwards, N backwards, R times",
+)
+MOMENTUM_PGD = AttackName(
+    PGD,
+    "mpgdN",
+    "mpgd3",
+    rf"mpgd{NUMBER}",
+    lambda threat, steps: make_pgd(threat, steps, momentum=1.0),
+    "pgdN with momentum 1",
+    "Dong et al. 2018",
+    "as pgdN",
+)
+TEMPERATURE_PGD = AttackName(
+    PGD,
+    "tpgdN[@K]",
+    "tpgd3@10",
+    rf"tpgd{NUMBER}(?:@(\d+(?:\.\d+)?))?",
+    make_temperature_pgd,
+    f"Temperature-PGD: cross-entropy of K·logits, K = 1/T = {TEMPERATURE:g} unless given",
+    "Tian et al. 2021",
+    "as pgdN",
+)
+TEMPERATURE_PGD_GRID = AttackName(
+    Grid,
+    "tpgdN-grid",
+    "tpgd2-grid",
+    rf"tpgd{NUMBER}-grid",
+    lambda threat, steps: Grid(tuple(make_temperature_pgd(threat, steps, str(t)) for t in TEMPERATURE_GRID)),
+    f"Temperature-PGD, each and the worst of 1/T = {', '.join(f'{t:g}' for t in TEMPERATURE_GRID)}",
+    "Tian et al. 2021",
+    f"{len(TEMPERATURE_GRID)} × pgdN",
+)
+CW_LOSS_PGD = AttackName(
+    PGD,
+    "cwN",
+    "cw3",
+    rf"cw{NUMBER}",
+    lambda threat, steps: make_pgd(threat, steps, Margin(kappa=50.0)),
+    "N steps on the margin with kappa = 50 from a uniform start",
+    "Carlini & Wagner 2017, as used by Madry et al. 2018",
+    "as pgdN",
+)
+KL_PGD = AttackName(
+    PGD,
+    "klpgdN",
+    "klpgd3",
+    rf"klpgd{NUMBER}",
+    lambda threat, steps: make_pgd(threat, steps, KL(), start=Gaussian(0.001)),
+    "N steps on KL(p(x) || p(x')) from a Gaussian start of 0.001: what TRADES trains against",
+    "Zhang et al. 2019",
+    "at most N + 3 forwards, N backwards",
+)
+TARGETED_PGD = AttackName(
+    PGD,
+    "pgdN-to-C",
+    "pgd3-to-1",
+    rf"pgd{NUMBER}-to-(\d+)",
+    lambda threat, steps, target: make_pgd(threat, steps, Toward(int(target))),
+    "N steps toward class number C (from 0); only arriving there counts as success",
+    "Madry et al. 2018",
+    "as pgdN",
+)
+FRIENDLY_PGD = AttackName(
+    PGD,
+    "fatN[@M]",
+    "fat3@1",
+    rf"fat{NUMBER}(?:@(\d+))?",
+    lambda threat, steps, patience: make_pgd(threat, steps, keep="fooled", patience=int(patience or 0)),
+    "friendly PGD: stops M steps (0 unless given) after the first mistake",
+    "Zhang et al. 2020",
+    "as pgdN",
+)

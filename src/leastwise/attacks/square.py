@@ -26,9 +26,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from leastwise.attacks.active_set import ask, pick_rows, rows_of
-from leastwise.attacks.base import BROKEN, FINE, NEVER, Keep, Outcome, call, outcome
+from leastwise.attacks.base import BROKEN, FINE, NEVER, GoalAttack, Keep, ModelAccess, Outcome, Passes, make_outcome
 from leastwise.attacks.goals import Goal, Margin
-from leastwise.attacks.threats import L2, Ball, Linf, Radius, column, inside
+from leastwise.attacks.naming import NUMBER, AttackName
+from leastwise.attacks.threats import L2, Ball, Linf, column
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Mask, PerExample, Rows
 
@@ -42,7 +43,7 @@ Draws = Float[Tensor, "b d"]  # uniform numbers in (0, 1)
 
 
 @dataclass(frozen=True)
-class Square:
+class Square(GoalAttack):
     """`queries` squares are tried after the start, until an example is fooled.
 
     Examples leave the batch once fooled whatever `keep` says, as in the reference: past that point there is no score
@@ -50,6 +51,7 @@ class Square:
     """
 
     recipe_name: ClassVar[str] = "Square"
+    needs: ClassVar[ModelAccess | None] = "queries"
 
     ball: Ball = Linf(8 / 255)
     goal: Goal = Margin(kappa=1e9)
@@ -58,8 +60,6 @@ class Square:
     rescale: bool = False  # stretch the schedule of 10,000 squares to `queries`; AutoAttack does not
     restarts: int = 1
     keep: Keep = "last"
-
-    gradients: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.ball, Linf | L2):
@@ -77,29 +77,8 @@ class Square:
         often = "" if self.restarts == 1 else f", {self.restarts} times"
         return f"Square with {self.queries} queries{often} on {self.goal}, {self.ball}, any query counts"
 
-    def __call__(self, model: nn.Module, x: Images, y: Labels, seed: int = 0) -> Images:
-        return call(self, model, x, y, seed)
-
-    def at(self, eps: Radius, step: Radius | None = None) -> "Square":
-        return replace(self, ball=self.ball.at(eps))
-
-    def allows(self, x: Images, x_adv: Images) -> Mask:
-        return inside(self.ball, x, x_adv)
-
-    def notes(self, k: int) -> tuple[str, ...]:
-        return self.goal.notes(k) if hasattr(self.goal, "notes") else ()
-
-    def share_at(self, i: int) -> float:
-        """The share p of the image that square number i (from 0) covers."""
-        if self.rescale:
-            i = int(i / self.queries * SCHEDULED)
-        return self.p_init / 2 ** bisect_left(HALVINGS, i)
-
-    def side(self, i: int, h: int, w: int) -> int:
-        """The side of square number i: at least 1, or for L2 odd and at least 3, but never more than the image's."""
-        s = round(math.sqrt(self.share_at(i) * h * w))
-        s = max(s, 1) if isinstance(self.ball, Linf) else max(s, 3) | 1
-        return min(s, h, w)
+    def cost(self, k: int) -> Passes:
+        return Passes(1 + self.goal.clean_forwards + self.restarts * (self.queries + 1))
 
     def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
         bound = self.goal.bind(model, x, y)
@@ -108,7 +87,7 @@ class Square:
         wrong = finite & self.goal.reached(z, y, *bound)
         x_adv, step = x.clone(), torch.where(wrong, 0, NEVER)
         trouble = torch.where(finite, FINE, BROKEN)
-        everyone = Front(
+        everyone = SquareState(
             rows=torch.arange(len(x), device=x.device),
             x=x,
             y=y,
@@ -128,18 +107,18 @@ class Square:
                 if len(front.rows) == 0:
                     break
                 forwards += len(front.rows)
-                front, wrong = start(self, model, front) if i < 0 else search(self, model, front, i)
+                front, wrong = query_start(self, model, front) if i < 0 else query_square(self, model, front, i)
                 if bool(wrong.any()):
                     fallen = front.rows[wrong]
                     x_adv[fallen], step[fallen] = front.at[wrong], i + 2
                     front = pick_rows(front, rows_of(~wrong))
             x_adv[front.rows] = front.at
             trouble[front.rows] = torch.maximum(trouble[front.rows], front.trouble)
-        return outcome(x_adv, step != NEVER, step, forwards, 0, trouble)
+        return make_outcome(x_adv, step != NEVER, step, forwards=forwards, backwards=0, trouble=trouble)
 
 
 @dataclass(frozen=True, eq=False)
-class Front:
+class SquareState:
     """The examples still in the batch, each at its best point so far."""
 
     rows: Rows  # their places in the full batch
@@ -154,12 +133,12 @@ class Front:
     trouble: Labels
 
 
-def start(attack: Square, model: nn.Module, front: Front) -> tuple[Front, Mask]:
+def query_start(attack: Square, model: nn.Module, front: SquareState) -> tuple[SquareState, Mask]:
     point = stripes(front) if isinstance(attack.ball, Linf) else tiling(front)
     return query(attack.goal, model, front, point)
 
 
-def search(attack: Square, model: nn.Module, front: Front, i: int) -> tuple[Front, Mask]:
+def query_square(attack: Square, model: nn.Module, front: SquareState, i: int) -> tuple[SquareState, Mask]:
     """Square number i."""
     c, h, w = front.x.shape[1:]
     block, place = divmod(i, BLOCK)
@@ -168,10 +147,10 @@ def search(attack: Square, model: nn.Module, front: Front, i: int) -> tuple[Fron
         drawn = front.noise.fork("squares", block).uniform((min(BLOCK, attack.queries - i), numbers))
         front = replace(front, draws=drawn)
     propose = repaint if isinstance(attack.ball, Linf) else rearrange
-    return query(attack.goal, model, front, propose(front, front.draws[:, place], attack.side(i, h, w)))
+    return query(attack.goal, model, front, propose(front, front.draws[:, place], side_of_square(attack, i, h=h, w=w)))
 
 
-def query(goal: Goal, model: nn.Module, front: Front, point: Images) -> tuple[Front, Mask]:
+def query(goal: Goal, model: nn.Module, front: SquareState, point: Images) -> tuple[SquareState, Mask]:
     """Look at a point, go there if it is better, and see who is fooled there."""
     z, finite = ask(model, point)
     score = goal.score(z, *front.bound)
@@ -183,23 +162,37 @@ def query(goal: Goal, model: nn.Module, front: Front, point: Images) -> tuple[Fr
     return replace(front, trouble=trouble), wrong
 
 
-def stripes(front: Front) -> Images:
+def share_of_image(attack: Square, i: int) -> float:
+    """The share p of the image that square number i (from 0) covers."""
+    if attack.rescale:
+        i = int(i / attack.queries * SCHEDULED)
+    return attack.p_init / 2 ** bisect_left(HALVINGS, i)
+
+
+def side_of_square(attack: Square, i: int, *, h: int, w: int) -> int:
+    """The side of square number i: at least 1, or for L2 odd and at least 3, but never more than the image's."""
+    s = round(math.sqrt(share_of_image(attack, i) * h * w))
+    s = max(s, 1) if isinstance(attack.ball, Linf) else max(s, 3) | 1
+    return min(s, h, w)
+
+
+def stripes(front: SquareState) -> Images:
     """x ± eps, a sign per channel and column."""
     _, c, _, w = front.x.shape
     drawn = front.noise.fork("stripes").uniform((c, 1, w))
     return (front.x + column(front.ball.eps, front.x) * signs(drawn, front.x)).clamp_(0, 1)
 
 
-def repaint(front: Front, draw: Draws, s: int) -> Images:
+def repaint(front: SquareState, draw: Draws, s: int) -> Images:
     """Linf: the square at x ± eps."""
     _, c, h, w = front.x.shape
-    where = square(draw[:, :2], s, h, w).unsqueeze(1).expand(-1, c, -1)
+    where = square_places(draw[:, :2], s, h, w).unsqueeze(1).expand(-1, c, -1)
     shift = column(front.ball.eps, front.x) * signs(draw[:, 2:, None, None], front.x)
     pixels = front.x.flatten(2).gather(2, where).add_(shift.flatten(2)).clamp_(0, 1)
     return front.at.flatten(2).scatter(2, where, pixels).reshape(front.x.shape)
 
 
-def tiling(front: Front) -> Images:
+def tiling(front: SquareState) -> Images:
     """L2: bumps side by side, five across the shorter side, together of length eps."""
     b, c, h, w = front.x.shape
     s = max(1, min(h, w) // 5)
@@ -210,13 +203,15 @@ def tiling(front: Front) -> Images:
     tiles = signed * torch.where(turned, tile.T, tile)
     filled = tiles.transpose(3, 4).reshape(b, c, down * s, across * s)
     top, left = (h - down * s) // 2, (w - across * s) // 2
-    return placed(front, F.pad(filled, (left, w - across * s - left, top, h - down * s - top)))
+    return place_at_eps(front, F.pad(filled, (left, w - across * s - left, top, h - down * s - top)))
 
 
-def rearrange(front: Front, draw: Draws, s: int) -> Images:
+def rearrange(front: SquareState, draw: Draws, s: int) -> Images:
     """L2: the length of two squares moves into the first, with a new bump."""
     _, c, h, w = front.x.shape
-    first, second = (square(corner, s, h, w).unsqueeze(1).expand(-1, c, -1) for corner in (draw[:, :2], draw[:, 2:4]))
+    first, second = (
+        square_places(corner, s, h, w).unsqueeze(1).expand(-1, c, -1) for corner in (draw[:, :2], draw[:, 2:4])
+    )
     delta = (front.at - front.x).flatten(2)
     unspent = (torch.as_tensor(front.ball.eps) ** 2 - delta.square().sum(dim=(1, 2))).clamp_min(0).to(delta.dtype) / c
     here = delta.gather(2, first)
@@ -226,18 +221,18 @@ def rearrange(front: Front, draw: Draws, s: int) -> Images:
     length = (unspent.view(-1, 1, 1) + here.square().sum(2, keepdim=True) + there.square().sum(2, keepdim=True)).sqrt()
     fresh = bump(s, front.x.dtype, front.x.device)
     turned = torch.where(draw[:, 4, None] < 0.5, fresh.T.flatten(), fresh.flatten()).unsqueeze(1)
-    shape = signs(draw[:, 5:, None], front.x) * turned + normalised(here)
-    delta.scatter_(2, first, length * normalised(shape))
-    return placed(front, delta.reshape(front.x.shape))
+    shape = signs(draw[:, 5:, None], front.x) * turned + normalise(here)
+    delta.scatter_(2, first, length * normalise(shape))
+    return place_at_eps(front, delta.reshape(front.x.shape))
 
 
-def placed(front: Front, delta: Images) -> Images:
+def place_at_eps(front: SquareState, delta: Images) -> Images:
     """The point at distance eps along delta, within the pixel range."""
     scale = torch.as_tensor(front.ball.eps) / front.ball.norm(delta).clamp_min(TINY)
     return delta.mul_(column(scale, delta)).add_(front.x).clamp_(0, 1)
 
 
-def normalised(pixels: Windows) -> Windows:
+def normalise(pixels: Windows) -> Windows:
     return pixels / (TINY + torch.linalg.vector_norm(pixels, dim=2, keepdim=True))
 
 
@@ -245,7 +240,7 @@ def signs(drawn: Float[Tensor, "..."], x: Images) -> Float[Tensor, "..."]:
     return (drawn < 0.5).to(x.dtype).mul_(2).sub_(1)
 
 
-def square(corner: Float[Tensor, "b 2"], s: int, h: int, w: int) -> Int[Tensor, "b n"]:
+def square_places(corner: Float[Tensor, "b 2"], s: int, h: int, w: int) -> Int[Tensor, "b n"]:
     """The places, in the flattened image, of one square of side s per example: every offset is equally likely."""
     top = (corner[:, 0] * (h - s + 1)).long()
     left = (corner[:, 1] * (w - s + 1)).long()
@@ -270,3 +265,15 @@ def peak(h: int, w: int) -> Float[Tensor, "h w"]:
     rings = 1 / torch.arange(1, max(h // 2, w // 2) + 2, dtype=torch.float64).square()
     height = rings.flip(0).cumsum(0).flip(0)[distance]
     return height / torch.linalg.vector_norm(height).clamp_min(TINY)
+
+
+SQUARE = AttackName(
+    Square,
+    "square[:N]",
+    "square:20",
+    rf"square(?::{NUMBER})?",
+    lambda threat, queries: Square(threat.ball, queries=int(queries or 5000), keep=threat.keep),
+    "random squares, no gradients; N queries, 5000 unless given",
+    "Andriushchenko et al. 2020",
+    "at most N + 1 forwards",
+)

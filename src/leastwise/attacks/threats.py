@@ -50,7 +50,7 @@ class Linf:
     eps: Radius
 
     def __str__(self) -> str:
-        return f"Linf eps {shown(self.eps)}"
+        return f"Linf eps {format_radius(self.eps)}"
 
     def __post_init__(self) -> None:
         check_radius(self.eps)
@@ -83,7 +83,7 @@ class L2:
     eps: Radius
 
     def __str__(self) -> str:
-        return f"L2 eps {shown(self.eps)}"
+        return f"L2 eps {format_radius(self.eps)}"
 
     def __post_init__(self) -> None:
         check_radius(self.eps)
@@ -124,7 +124,7 @@ class L1:
     share: float = 0.01
 
     def __str__(self) -> str:
-        return f"L1 eps {shown(self.eps)}"
+        return f"L1 eps {format_radius(self.eps)}"
 
     def __post_init__(self) -> None:
         check_radius(self.eps)
@@ -185,12 +185,12 @@ def column(value: Radius, x: Images) -> Tensor:
     return torch.tensor(value, dtype=x.dtype, device=x.device)
 
 
-def step_(d: Images, step: Radius, direction: Images) -> Images:
+def step_along_(d: Images, step: Radius, direction: Images) -> Images:
     """d + step · direction, in place and in one pass."""
     return d.addcmul_(column(step, d), direction) if isinstance(step, Tensor) else d.add_(direction, alpha=step)
 
 
-def shown(value: Radius) -> str:
+def format_radius(value: Radius) -> str:
     return f"{value:.4g}" if not isinstance(value, Tensor) else f"{value.min():.4g} to {value.max():.4g}"
 
 
@@ -205,9 +205,13 @@ def check_radius(eps: Radius) -> None:
         raise ValueError(f"eps must be a finite number, zero or more, in pixel units such as 8/255, but saw {eps}")
 
 
-def inside(ball: Ball, x: Images, x_adv: Images) -> Mask:
-    """Which points are legal: within eps of their image and within [0, 1], up to rounding."""
+def is_in_ball(ball: Ball, x: Images, x_adv: Images) -> Mask:
+    """Which points are within eps of their image, up to rounding."""
     eps = torch.as_tensor(ball.eps, dtype=torch.float64, device=x.device)
+    return ball.norm(x_adv - x) <= eps + TOLERANCE * eps.clamp_min(1)
+
+
+def is_in_pixel_range(x_adv: Images) -> Mask:
+    """Which points have all their pixels in [0, 1], up to rounding."""
     pixels = x_adv.flatten(1)
-    near = ball.norm(x_adv - x) <= eps + TOLERANCE * eps.clamp_min(1)
-    return near & (pixels.amin(dim=1) >= -TOLERANCE) & (pixels.amax(dim=1) <= 1 + TOLERANCE)
+    return (pixels.amin(dim=1) >= -TOLERANCE) & (pixels.amax(dim=1) <= 1 + TOLERANCE)

@@ -5,52 +5,28 @@ Departures: an image that the target gets wrong as it is counts without any craf
 given (their per-example worst case, or one attack on their mean logits).
 """
 
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, get_args
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import nn
 
 from leastwise.attacks.active_set import ask, pick_rows, rows_of
-from leastwise.attacks.base import BROKEN, FINE, Attack, Outcome, call, notes, outcome, uses_gradients
-from leastwise.attacks.combine import Cascade, Grid, Restarts, after
-from leastwise.attacks.goals import mistaken
-from leastwise.attacks.threats import Radius
+from leastwise.attacks.base import BROKEN, FINE, Attack, CombinedAttack, ModelAccess, Outcome, Passes, make_outcome
+from leastwise.attacks.combine import merge_outcomes
+from leastwise.attacks.goals import CE
+from leastwise.attacks.naming import AttackName, Threat
+from leastwise.attacks.pgd import PGD
+from leastwise.attacks.surrogate import MeanLogits, Surrogate
 from leastwise.core.noise import Noise
-from leastwise.core.types import Images, Labels, Logits, Mask
-from leastwise.models.classifier import Classifier, inference
+from leastwise.core.types import Images, Labels
+from leastwise.models.classifier import inference
 
 Ensemble = Literal["worst", "mean"]  # each surrogate in turn on what survived; or one attack on the mean of the logits
 
 
 @dataclass(frozen=True)
-class Surrogate:
-    """A network to craft on. Recipes know it by its name and digest."""
-
-    recipe_name: ClassVar[str] = "Surrogate"
-
-    name: str
-    digest: str
-    model: nn.Module = field(compare=False, repr=False, metadata={"recipe": False})
-
-
-def surrogate(name: str, model: Classifier) -> Surrogate:
-    return Surrogate(name, model.digest(), model)
-
-
-class MeanLogits(nn.Module):
-    """Several networks as one: the mean of their logits."""
-
-    def __init__(self, models: tuple[nn.Module, ...]) -> None:
-        super().__init__()
-        self.models = nn.ModuleList(models)
-
-    def forward(self, x: Images) -> Logits:
-        return torch.stack([model(x) for model in self.models]).mean(dim=0)
-
-
-@dataclass(frozen=True)
-class Transfer:
+class Transfer(CombinedAttack):
     """Craft on the surrogates, score on the target; with one surrogate that is the target, white-box PGD.
 
     The attack runs to its end whatever its `keep`: a point that just fools the surrogate seldom fools another network.
@@ -58,12 +34,11 @@ class Transfer:
     """
 
     recipe_name: ClassVar[str] = "Transfer"
+    needs: ClassVar[ModelAccess | None] = "queries"
 
     attack: Attack
     surrogates: tuple[Surrogate, ...]
     ensemble: Ensemble = "worst"
-
-    gradients: ClassVar[bool] = False  # of the target
 
     def __post_init__(self) -> None:
         if not self.surrogates:
@@ -71,74 +46,72 @@ class Transfer:
         if self.ensemble not in get_args(Ensemble):
             raise ValueError(f"the ensemble must be {' or '.join(get_args(Ensemble))}, but saw {self.ensemble!r}")
         for one in self.surrogates:
-            if uses_gradients(self.attack) and not getattr(one.model, "gradients", True):
+            if self.attack.gradients and not getattr(one.model, "gradients", True):
                 raise ValueError(f"the surrogate {one.name} gives no gradients: craft on a network")
 
     def __str__(self) -> str:
         names = " and ".join(one.name for one in self.surrogates)
         several = "" if len(self.surrogates) == 1 else f" ({'worst of' if self.ensemble == 'worst' else 'mean logits'})"
-        return f"{to_the_end(self.attack)}, crafted on {names}{several}"
+        return f"{self.attack.to_the_end()}, crafted on {names}{several}"
 
-    def __call__(self, model: nn.Module, x: Images, y: Labels, seed: int = 0) -> Images:
-        return call(self, model, x, y, seed)
+    @property
+    def gradients(self) -> bool:
+        return False  # of the target
 
-    def at(self, eps: Radius, step: Radius | None = None) -> "Transfer":
-        return replace(self, attack=self.attack.at(eps, step))
+    @property
+    def inner(self) -> tuple[Attack, ...]:
+        return (self.attack,)
 
-    def allows(self, x: Images, x_adv: Images) -> Mask:
-        return self.attack.allows(x, x_adv)
+    def with_inner(self, inner: tuple[Attack, ...]) -> "Transfer":
+        return replace(self, attack=inner[0])
 
-    def notes(self, k: int) -> tuple[str, ...]:
-        return notes(self.attack, k)
+    def cost(self, k: int) -> Passes | None:
+        """Passes of the surrogates count like the target's."""
+        one, count = self.attack.to_the_end().cost(k), len(self.surrogates)
+        return one and Passes(1 + count * (one.forwards + 1), count * one.backwards)
 
     def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
-        attack = to_the_end(self.attack)
+        attack = self.attack.to_the_end()
         z, finite = ask(model, x)
         check_classes(self.surrogates, z.shape[1])
         trouble = torch.where(finite, FINE, BROKEN)
-        found = outcome(x, finite & hit(attack, model, x, z, y), torch.zeros_like(y), len(x), 0, trouble)
-        for number, substitute in enumerate(self.substitutes()):
+        found = make_outcome(
+            x,
+            finite & attack.has_reached(model, x, z, y),
+            torch.zeros_like(y),
+            forwards=len(x),
+            backwards=0,
+            trouble=trouble,
+        )
+        for number, substitute in enumerate(substitutes(self)):
             rows = rows_of(~found.fooled)
             if len(rows) == 0:
                 break
-            more = through(substitute, pick_rows(attack, rows), model, x[rows], y[rows], noise.pick(rows))
-            found = after(found, rows, more, number)
+            here = x[rows], y[rows], noise.pick(rows)
+            more = craft_elsewhere(pick_rows(attack, rows), model, *here, substitute=substitute)
+            found = merge_outcomes(found, rows, more, number=number)
         return found
 
-    def substitutes(self) -> tuple[nn.Module, ...]:
-        models = tuple(one.model for one in self.surrogates)
-        return models if self.ensemble == "worst" else (MeanLogits(models),)
+
+def substitutes(attack: Transfer) -> tuple[nn.Module, ...]:
+    """The networks to craft on, one after the other."""
+    models = tuple(one.model for one in attack.surrogates)
+    return models if attack.ensemble == "worst" else (MeanLogits(models),)
 
 
-def through(substitute: nn.Module, attack: Attack, target: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
+def craft_elsewhere(
+    attack: Attack, target: nn.Module, x: Images, y: Labels, noise: Noise, *, substitute: nn.Module
+) -> Outcome:
     """Craft on one, score on the other; passes of both count, and of each network behind a mean of logits."""
     with inference(substitute):
         made = attack.run(substitute, x, y, noise)
     z, finite = ask(target, made.x_adv)
     networks = len(substitute.models) if isinstance(substitute, MeanLogits) else 1
-    steps = torch.full_like(y, getattr(attack, "steps", 1))
+    steps = torch.full_like(y, attack.last_step)
     trouble = torch.where(finite, made.trouble, BROKEN)
-    fooled = finite & hit(attack, target, x, z, y)
-    cost = networks * made.forwards + len(x), networks * made.backwards
-    return outcome(made.x_adv, fooled, steps, *cost, trouble)
-
-
-def hit(attack: Attack, model: nn.Module, x: Images, z: Logits, y: Labels) -> Mask:
-    """What the attack wanted of the surrogate, in the target's logits z."""
-    goal = getattr(attack, "goal", None)
-    # Goals that remember the clean logits (KL) have no target class: any mistake counts.
-    return mistaken(z, y) if goal is None or goal.clean_forwards else goal.reached(z, y, *goal.bind(model, x, y))
-
-
-def to_the_end(attack: Any) -> Any:
-    """The attack without leaving at the first point that fools."""
-    match attack:
-        case Cascade() | Grid():
-            return replace(attack, members=tuple(to_the_end(member) for member in attack.members))
-        case Restarts():
-            return replace(attack, attack=to_the_end(attack.attack))
-    ends = {"keep": "last", "patience": 0}
-    return replace(attack, **{name: end for name, end in ends.items() if hasattr(attack, name)})
+    fooled = finite & attack.has_reached(target, x, z, y)
+    forwards, backwards = networks * made.forwards + len(x), networks * made.backwards
+    return make_outcome(made.x_adv, fooled, steps, forwards=forwards, backwards=backwards, trouble=trouble)
 
 
 def check_classes(surrogates: tuple[Surrogate, ...], k: int) -> None:
@@ -148,3 +121,24 @@ def check_classes(surrogates: tuple[Surrogate, ...], k: int) -> None:
             raise ValueError(
                 f"the surrogate {one.name} has {seen} classes and the target {k}: craft on one with the same"
             )
+
+
+TRANSFER_STEPS = 20
+
+
+def make_transfer(threat: Threat, files: str) -> Transfer:
+    """PGD crafted on the networks of some files, which the threat knows how to load."""
+    attack = PGD(threat.ball, CE(), threat.step, TRANSFER_STEPS, keep="last")
+    return Transfer(attack, tuple(threat.load(file) for file in files.split("+")))
+
+
+TRANSFER = AttackName(
+    Transfer,
+    "transfer:FILE[+FILE]",
+    "",
+    r"transfer:([^\[\]]+)",
+    make_transfer,
+    f"PGD-{TRANSFER_STEPS} crafted on other networks, each on what survived; takes MODEL's --arch, --mean, --std",
+    "Tian et al. 2021",
+    f"{TRANSFER_STEPS} + 1 forwards, {TRANSFER_STEPS} backwards of each surrogate; 1 + 1 forwards",
+)

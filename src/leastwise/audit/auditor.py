@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from leastwise.attacks.base import BROKEN, Attack, Clean, Outcome, notes, uses_gradients
-from leastwise.attacks.cost import Passes, most_passes
+from leastwise.attacks.base import BROKEN, Attack, Outcome, Passes
+from leastwise.attacks.clean import Clean, clean_outcome
 from leastwise.audit.evidence import Evidence, Record, join_records
 from leastwise.audit.record import make_record
 from leastwise.core.counts import Tally
@@ -107,7 +107,7 @@ class Auditor:
         Whether a trial is worth its seconds is decided by counts, never by the clock.
         """
         first = data.batch(np.arange(min(len(data), self.batch_size))).x.to(self.device)
-        attacks = sum(uses_gradients(attack) for _, attack in self.recipe.conditions)
+        attacks = sum(attack.gradients for _, attack in self.recipe.conditions)
         if not self.model.gradients or not attacks or (form is None and len(data) * attacks < TRIAL_FROM):
             form = ORIGINAL
         return put_in_form(self.model, ORIGINAL, first) if form == ORIGINAL else prepare(self.model, first, form)
@@ -161,7 +161,7 @@ class Auditor:
     ) -> Record:
         """One condition on one shard; `before` is what earlier shards found. `kept` gets the images of every batch."""
         attack = dict(self.recipe.conditions)[name]
-        most = most_passes(attack, data.k)
+        most = attack.cost(data.k)
 
         def meanwhile(done: int, images: float) -> None:
             heard(done + images, None)
@@ -196,7 +196,7 @@ class Auditor:
         if isinstance(attack, Clean):  # the check is the whole condition: one pass is enough
             with torch.no_grad():
                 z = self.model(x)
-            return z, attack.seen(z, x, y)
+            return z, clean_outcome(z, x, y)
         # One purpose for all conditions: common random numbers make their differences less noisy.
         outcome = attack.run(crafted_on, x, y, Noise(self.recipe.seed, ids, "/audit"))
         if not bool(attack.allows(x, outcome.x_adv).all()):
@@ -236,11 +236,11 @@ def make_auditor(
     # Spread over the data, so that a set sorted by class shows more than its first class.
     n = min(PREFLIGHT_IMAGES, batch_size or PREFLIGHT_IMAGES)
     some = data.batch(np.unique(np.linspace(0, len(data) - 1, n).astype(np.int64)))
-    needs_gradients = any(uses_gradients(attack) for _, attack in conditions)
+    needs_gradients = any(attack.gradients for _, attack in conditions)
     warnings = check_model(
         classifier, some.x.to(device), data.k, gradients=needs_gradients, y=some.y.to(device), force=force
     )
-    warnings += tuple(f"{name}: {note}" for name, attack in conditions for note in notes(attack, data.k))
+    warnings += tuple(f"{name}: {note}" for name, attack in conditions for note in attack.notes(data.k))
     usual = usual_batch(classifier, some.x[:2].to(device))
     recipe = AuditRecipe(
         classifier.digest(), data.digest(), conditions, seed, shard or usual_shard(data.k, usual), images
@@ -250,7 +250,7 @@ def make_auditor(
 
 def at_most(auditor: Auditor, data: Dataset, crafted_on: Classifier) -> AtMost:
     """From the passes that attacks make at most and the time of one batch, forward and backward."""
-    passes = [most_passes(attack, data.k) for _, attack in auditor.recipe.conditions]
+    passes = [attack.cost(data.k) for _, attack in auditor.recipe.conditions]
     known = [one for one in passes if one is not None]
     if len(known) < len(passes):
         return AtMost(None)

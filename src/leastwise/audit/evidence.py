@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from safetensors.numpy import save as save_arrays
 
-from leastwise.attacks.codes import FLAT, NEVER
+from leastwise.attacks.codes import FLAT, GRID, NEVER
 from leastwise.core.files import sha256, write_atomic
 from leastwise.core.recipe import key_of_json
 from leastwise.data.classes import Groups
@@ -167,7 +167,7 @@ class Evidence:
     def members(self, condition: str) -> tuple[str, ...]:
         """What tells the members of a grid of attacks apart; nothing for other conditions."""
         attack = self.attacks[condition]
-        return tuple(member_name(m, i) for i, m in enumerate(attack["members"])) if attack["type"] == "Grid" else ()
+        return tuple(member_name(m, i) for i, m in enumerate(attack["members"])) if attack["type"] == GRID else ()
 
     def against(self, condition: str, member: int) -> "Tally":
         """What survived one member of a grid. An example that was wrong from the start is so for every member."""

@@ -13,13 +13,16 @@ from typing import Any
 import numpy as np
 from scipy.special import bdtr
 
+from leastwise.attacks.base import ModelAccess
+from leastwise.attacks.combine import Restarts
+from leastwise.attacks.goals import CE
+from leastwise.attacks.registry import class_of
 from leastwise.audit.evidence import MOST_NAMED, Evidence
 
 LEVEL = 0.01
-QUERIES = ("Square", "NAttack", "Transfer", "RandomNoise")  # attacks that see no gradient of this model
 RESTARTS_MATTER = 0.02  # of the images of a class: random starts that change so many verdicts are not enough
 
-Attack = Mapping[str, Any]
+StoredAttack = Mapping[str, Any]  # an attack as the recipe of an audit has it
 
 
 @dataclass(frozen=True)
@@ -40,34 +43,38 @@ class Sign:
         return f"{self.stronger} left more standing than {self.weaker} ({shown}{more} points): {self.why}"
 
 
-def signs(evidence: Evidence) -> tuple[Sign, ...]:
+def find_signs(evidence: Evidence) -> tuple[Sign, ...]:
     """All signs of masking that the conditions of an audit can show."""
-    attacks: dict[str, Attack] = evidence.attacks
+    attacks: dict[str, StoredAttack] = evidence.attacks
     return tuple(
         sign
         for weaker, stronger in permutations(attacks, 2)
-        for why in reasons(attacks[weaker], attacks[stronger])
-        if (sign := compared(evidence, weaker, stronger, why)) is not None
+        for why in reasons_to_expect(attacks[weaker], attacks[stronger])
+        if (sign := compare_conditions(evidence, weaker, stronger, why)) is not None
     )
 
 
-def reasons(weaker: Attack, stronger: Attack) -> Iterator[str]:
+def reasons_to_expect(weaker: StoredAttack, stronger: StoredAttack) -> Iterator[str]:
     """Why the second should be at least as strong as the first, if it should."""
-    if weaker["type"] in QUERIES and gradient_based(stronger) and same_ball(weaker, stronger):
+    if needs_of(weaker) == "queries" and needs_of(stronger) == "gradients" and is_same_ball(weaker, stronger):
         yield "an attack without gradients beats one with them, so the gradients mislead; do not trust the latter"
-    if differ_only(weaker, stronger, "steps", lambda a, b: a < b):
+    if differ_only_in(weaker, stronger, "steps", lambda a, b: a < b):
         yield "more steps make the attack weaker, so its gradients mislead"
-    if colder(weaker, stronger):
+    if is_colder(weaker, stronger):
         yield "a lower temperature makes the attack weaker, so its gradients mislead; count the worst of both"
-    if colder(stronger, weaker):
+    if is_colder(stronger, weaker):
         yield "its loss saturates at the higher temperature, so its gradients vanish; count the worst of both"
 
 
-def gradient_based(attack: Attack) -> bool:
-    return attack["type"] in ("PGD", "APGD", "FAB", "Restarts", "CWInf", "CWL2", "FMN", "DDN")
+def needs_of(attack: StoredAttack) -> ModelAccess | None:
+    """What the attack asks of the model, or the one inside it; nothing is known of mixed ones and of users' own."""
+    kind = class_of(attack["type"])
+    if kind is None:
+        return None
+    return needs_of(attack["attack"]) if kind.needs is None and "attack" in attack else kind.needs
 
 
-def ball_of(attack: Attack) -> Any:
+def ball_of(attack: StoredAttack) -> Any:
     """Of an attack, or of the one inside it, or of the first that a combined attack is made of."""
     if "ball" in attack:
         return attack["ball"]
@@ -75,27 +82,27 @@ def ball_of(attack: Attack) -> Any:
     return None if inner is None else ball_of(inner)
 
 
-def same_ball(a: Attack, b: Attack) -> bool:
+def is_same_ball(a: StoredAttack, b: StoredAttack) -> bool:
     return ball_of(a) is not None and ball_of(a) == ball_of(b)
 
 
-def differ_only(a: Attack, b: Attack, field: str, how: Callable[[Any, Any], bool]) -> bool:
+def differ_only_in(a: StoredAttack, b: StoredAttack, field: str, how: Callable[[Any, Any], bool]) -> bool:
     """Two attacks alike in everything but one setting, which is as it should be."""
     if field not in a or field not in b or not how(a[field], b[field]):
         return False
     return {k: v for k, v in a.items() if k != field} == {k: v for k, v in b.items() if k != field}
 
 
-def colder(a: Attack, b: Attack) -> bool:
+def is_colder(a: StoredAttack, b: StoredAttack) -> bool:
     """The same attack on cross-entropy, the second with a larger 1/T."""
     goals = a.get("goal", {}), b.get("goal", {})
-    if any(goal.get("type") != "CE" for goal in goals):
+    if any(goal.get("type") != CE.recipe_name for goal in goals):
         return False
     rest = [{k: v for k, v in attack.items() if k != "goal"} for attack in (a, b)]
     return rest[0] == rest[1] and goals[0]["inverse_temperature"] < goals[1]["inverse_temperature"]
 
 
-def compared(evidence: Evidence, weaker: str, stronger: str, why: str) -> Sign | None:
+def compare_conditions(evidence: Evidence, weaker: str, stronger: str, why: str) -> Sign | None:
     a, b, y = evidence.correct(weaker), evidence.correct(stronger), evidence.labels
     n = np.bincount(y, minlength=evidence.k)
     only_b, only_a = (np.bincount(y[mask], minlength=evidence.k) for mask in (b & ~a, a & ~b))
@@ -110,12 +117,12 @@ def compared(evidence: Evidence, weaker: str, stronger: str, why: str) -> Sign |
     return Sign(weaker, stronger, tuple(found[order].tolist()), tuple(gains[order].tolist()), why)
 
 
-def restarts_matter(evidence: Evidence) -> tuple[str, ...]:
+def restart_sentences(evidence: Evidence) -> tuple[str, ...]:
     """Sentences on attacks whose random starts decide many verdicts of a class."""
     said = []
-    attacks: dict[str, Attack] = evidence.attacks
+    attacks: dict[str, StoredAttack] = evidence.attacks
     for name, attack in attacks.items():
-        if attack["type"] != "Restarts":
+        if attack["type"] != Restarts.recipe_name:
             continue
         r = evidence.conditions[name]
         later = (r.predicted != evidence.labels) & (r.by > 0)
@@ -130,11 +137,11 @@ def restarts_matter(evidence: Evidence) -> tuple[str, ...]:
     return tuple(said)
 
 
-def masking(evidence: Evidence) -> tuple[str, ...]:
+def masking_sentences(evidence: Evidence) -> tuple[str, ...]:
     """What an audit shows of masking, in sentences."""
-    return (*(sign.sentence(evidence.names) for sign in signs(evidence)), *restarts_matter(evidence))
+    return (*(sign.sentence(evidence.names) for sign in find_signs(evidence)), *restart_sentences(evidence))
 
 
 def cautions(evidence: Evidence) -> tuple[str, ...]:
     """Everything a reader of an audit should know before its numbers: every output repeats it."""
-    return (*evidence.cautions(), *masking(evidence))
+    return (*evidence.cautions(), *masking_sentences(evidence))

@@ -16,7 +16,8 @@ from scipy.ndimage import gaussian_filter
 from torch import Tensor, nn
 
 from leastwise.attacks.goals import Match, Targeted
-from leastwise.attacks.pgd import PGD, Zero
+from leastwise.attacks.pgd import PGD
+from leastwise.attacks.starts import Zero
 from leastwise.attacks.threats import L2, Ball
 from leastwise.core.noise import Noise
 from leastwise.core.progress import ProgressCallback, ignore_progress
@@ -32,7 +33,7 @@ BATCH_SIZE = 200
 PREFLIGHT_IMAGES = 8
 
 
-def binary(data: Dataset, first: int | str, second: int | str) -> Dataset:
+def keep_two_classes(data: Dataset, first: int | str, second: int | str) -> Dataset:
     """Two classes as 0 and 1, with their names."""
     a, b = data.index(first), data.index(second)
     if a == b:
@@ -40,13 +41,13 @@ def binary(data: Dataset, first: int | str, second: int | str) -> Dataset:
     return data.only([a, b]).relabel({a: 0, b: 1}, (data.names[a], data.names[b]))
 
 
-def removed(data: Dataset, cls: int | str, renumber: bool = True) -> Dataset:
+def remove_class(data: Dataset, cls: int | str, renumber: bool = True) -> Dataset:
     """Without one class. Renumbered, k - 1 classes remain; otherwise it stays in `names`, empty."""
     gone = data.index(cls)
     return data.keep([c for c in range(data.k) if c != gone]) if renumber else data.without(gone)
 
 
-def pseudo_labelled(model: Classifier, data: Dataset, names: Sequence[str], device: str = "cpu") -> Dataset:
+def pseudo_label(model: Classifier, data: Dataset, names: Sequence[str], device: str = "cpu") -> Dataset:
     """The images with the classes that a network sees in them, for self-training (RST, Carmon et al., NeurIPS 2019).
 
     `names` are the network's classes; whatever labels the images had are forgotten.
@@ -79,10 +80,10 @@ class Coloured:
 
     def __getitem__(self, at: Int[np.ndarray, " m"], /) -> UInt8[np.ndarray, "m 3 h w"]:
         grey = self.images[self.rows[at]] / 255
-        return eight_bit((1 - grey) * self.colours[at][:, :, None, None] + grey)
+        return to_eight_bits((1 - grey) * self.colours[at][:, :, None, None] + grey)
 
 
-def coloured(
+def colour_backgrounds(
     data: Dataset, groups: Sequence[Sequence[int | str]] = (), colours: tuple[RGB, RGB] = (RED, BLUE)
 ) -> Dataset:
     """Grey images on two background colours, one for each group of classes (Tian et al., KDD 2021, section 6.2).
@@ -100,7 +101,9 @@ def coloured(
     for colour in colours:
         check_colour(colour, 3)
     group_of = np.isin(np.arange(data.k), members[1]).astype(np.int64)
-    named = tuple((f"on {shown(colour)}", tuple(sorted(group))) for colour, group in zip(colours, members, strict=True))
+    named = tuple(
+        (f"on {hex_colour(colour)}", tuple(sorted(group))) for colour, group in zip(colours, members, strict=True)
+    )
     images = Coloured(data.images, data.rows, np.array(colours, dtype=np.float64)[group_of[data.labels]])
     return replace(data, images=images, rows=np.arange(len(data)), groups=named)
 
@@ -121,9 +124,9 @@ class OnColour:
 
     def __getitem__(self, at: Int[np.ndarray, " m"], /) -> UInt8[np.ndarray, "m c h w"]:
         pixels = self.images[self.rows[at]]
-        masks = estimated_masks(pixels, self.size) if self.masks is None else self.masks[at]
+        masks = estimate_masks(pixels, self.size) if self.masks is None else self.masks[at]
         front = masks.astype(np.float64)[:, None]
-        return eight_bit(front * (pixels / 255) + (1 - front) * np.array(self.colour)[:, None, None])
+        return to_eight_bits(front * (pixels / 255) + (1 - front) * np.array(self.colour)[:, None, None])
 
 
 def replace_background(
@@ -135,7 +138,7 @@ def replace_background(
     """Everything outside the masks in one colour (Tian et al., KDD 2021, figure 6: white).
 
     `masks` are `[n h w]`, in the order of the examples, 1 on the object and 0 behind it. Tian et al. drew
-    theirs by hand and did not release them; without masks `estimated_masks` stands in, with `size` as
+    theirs by hand and did not release them; without masks `estimate_masks` stands in, with `size` as
     the share of the image that counts as object: report how much results depend on it.
     """
     channels, h, w = data.shape
@@ -148,7 +151,7 @@ def replace_background(
     return replace(data, images=OnColour(data.images, data.rows, masks, colour, size), rows=np.arange(len(data)))
 
 
-def estimated_masks(images: UInt8[np.ndarray, "n c h w"], size: float = 0.5) -> Bool[np.ndarray, "n h w"]:
+def estimate_masks(images: UInt8[np.ndarray, "n c h w"], size: float = 0.5) -> Bool[np.ndarray, "n h w"]:
     """The share `size` of the pixels that looks most like an object: unlike the border, near the centre.
 
     Unlike: the distance to the nearest of the mean colours of the four borders (1/16 of the image wide),
@@ -187,7 +190,7 @@ class Features(nn.Module):
         return self.model.features(x)
 
 
-def matched(
+def match_features(
     data: Dataset,
     model: nn.Module,
     seed: int = 0,
@@ -210,7 +213,9 @@ def matched(
             f"start images must have the shape {data.shape} of the data, but saw {len(start)} of shape {start.shape}"
         )
     features = Features(wrap(model, data.k)).to(device)
-    source, partner = (data, partners(data.ids, seed)) if start is None else (start, anywhere(data.ids, start, seed))
+    source, partner = (
+        (data, draw_partners(data.ids, seed)) if start is None else (start, draw_starts(data.ids, start, seed))
+    )
     far = math.sqrt(math.prod(data.shape))  # no two images are further apart
 
     def craft(batch: Batch, positions: Int[np.ndarray, " m"], noise: Noise) -> Images:
@@ -220,11 +225,11 @@ def matched(
         return attack.perturb(features, source.batch(partner[positions]).x.to(device), batch.y, noise)
 
     return replace(
-        data, images=rebuilt(data, features, craft, seed, batch_size, device, watch), rows=np.arange(len(data))
+        data, images=rebuild_images(data, features, craft, seed, batch_size, device, watch), rows=np.arange(len(data))
     )
 
 
-def targeted_set(
+def make_targeted_set(
     data: Dataset,
     model: nn.Module,
     seed: int = 0,
@@ -244,7 +249,7 @@ def targeted_set(
     """
     if len(data) == 0:
         raise ValueError("there is nothing to build from: the data set has no examples")
-    target = targets(data, how, seed)
+    target = choose_targets(data, how, seed)
     classifier = wrap(model, data.k).to(device)
     check_model(classifier, data.batch(np.arange(min(len(data), PREFLIGHT_IMAGES))).x.to(device), data.k)
 
@@ -252,11 +257,11 @@ def targeted_set(
         goal = Targeted(torch.from_numpy(target[positions]).to(device))
         return PGD(ball, goal, step, steps, start=Zero(), keep="last").perturb(classifier, batch.x, batch.y, noise)
 
-    images = rebuilt(data, classifier, craft, seed, batch_size, device, watch)
+    images = rebuild_images(data, classifier, craft, seed, batch_size, device, watch)
     return replace(data, images=images, labels=target, rows=np.arange(len(data)))
 
 
-def rebuilt(
+def rebuild_images(
     data: Dataset,
     model: nn.Module,
     craft: Callable[[Batch, np.ndarray, Noise], Images],
@@ -274,36 +279,36 @@ def rebuilt(
             positions = np.arange(done, min(done + batch_size, len(data)))
             batch = Batch(*(part.to(device) for part in data.batch(positions)))
             made = craft(batch, positions, Noise(seed, batch.ids, "/surgery"))
-            images[positions] = eight_bit(made.detach().cpu().numpy())
+            images[positions] = to_eight_bits(made.detach().cpu().numpy())
             watch(int(positions[-1]) + 1, len(data))
     return images
 
 
-def targets(data: Dataset, how: str, seed: int) -> Int[np.ndarray, " n"]:
+def choose_targets(data: Dataset, how: str, seed: int) -> Int[np.ndarray, " n"]:
     if how not in get_args(How):
         raise ValueError(f"targets are chosen as {' or '.join(get_args(How))}, but saw {how!r}")
-    return (data.labels + 1) % data.k if how == "next" else below(data.k, data.ids, seed, "target")
+    return (data.labels + 1) % data.k if how == "next" else draw_below(data.k, data.ids, seed, "target")
 
 
-def partners(ids: Int[np.ndarray, " n"], seed: int) -> Int[np.ndarray, " n"]:
+def draw_partners(ids: Int[np.ndarray, " n"], seed: int) -> Int[np.ndarray, " n"]:
     """For each example the position of another, uniformly; it depends on the set of ids, not on their order."""
     if len(ids) < 2:
         raise ValueError(f"an unrelated start image needs at least two examples, but saw {len(ids)}")
     order = np.argsort(ids)
-    other = below(len(ids) - 1, ids, seed, "start")
+    other = draw_below(len(ids) - 1, ids, seed, "start")
     return order[other + (other >= np.argsort(order))]  # skip the example itself
 
 
-def anywhere(ids: Int[np.ndarray, " n"], source: Dataset, seed: int) -> Int[np.ndarray, " n"]:
-    return np.argsort(source.ids)[below(len(source), ids, seed, "start")]
+def draw_starts(ids: Int[np.ndarray, " n"], source: Dataset, seed: int) -> Int[np.ndarray, " n"]:
+    return np.argsort(source.ids)[draw_below(len(source), ids, seed, "start")]
 
 
-def below(n: int, ids: Int[np.ndarray, " m"], seed: int, purpose: str) -> Int[np.ndarray, " m"]:
+def draw_below(n: int, ids: Int[np.ndarray, " m"], seed: int, purpose: str) -> Int[np.ndarray, " m"]:
     """A whole number from 0 to n - 1 for each id, by the high bits of word · n."""
     return (Noise(seed, torch.from_numpy(ids), f"/surgery/{purpose}").words(()).numpy() * n) >> 32
 
 
-def eight_bit(pixels: Float[np.ndarray, "n c h w"]) -> UInt8[np.ndarray, "n c h w"]:
+def to_eight_bits(pixels: Float[np.ndarray, "n c h w"]) -> UInt8[np.ndarray, "n c h w"]:
     return np.rint(255 * pixels).astype(np.uint8)
 
 
@@ -317,5 +322,5 @@ def check_size(size: float) -> None:
         raise ValueError(f"the size of a mask is a share of the image between 0 and 1, but saw {size}")
 
 
-def shown(colour: Sequence[float]) -> str:
+def hex_colour(colour: Sequence[float]) -> str:
     return "#" + "".join(f"{round(255 * value):02x}" for value in colour)

@@ -50,7 +50,7 @@ class Audit:
         budget = parse_seconds(self.time_budget)
         console = Screen()
         model, data, threat, device = target.ready(console, radii[0], self.attack, where.threads(target.threads))
-        from leastwise.attacks.registry import named_all, over_radii
+        from leastwise.attacks.registry import make_attacks, repeat_over_radii
         from leastwise.audit.auditor import make_auditor
         from leastwise.audit.evidence_file import EVIDENCE_FILE, load_evidence
         from leastwise.core.files import write_json
@@ -67,7 +67,7 @@ class Audit:
         from leastwise.report.terminal.table import headline, print_classes
 
         cost = read_costs(Path(self.costs), data.names) if self.costs else None
-        conditions = named_all(over_radii(self.attack, radii, threat), threat)
+        conditions = make_attacks(repeat_over_radii(self.attack, radii, threat), threat)
         auditor = make_auditor(
             model,
             data,

@@ -57,9 +57,10 @@ class Calibrate:
     def run(self) -> None:
         threat = threat_of(self.norm, self.eps, self.step)
         use_data_dir(self.data_dir)
-        from leastwise.attacks.base import Clean
+        from leastwise.attacks.clean import Clean
         from leastwise.attacks.goals import CE
-        from leastwise.attacks.pgd import PGD, Uniform
+        from leastwise.attacks.pgd import PGD
+        from leastwise.attacks.starts import Uniform
         from leastwise.audit.auditor import audit
         from leastwise.core.files import check_writable, write_json
         from leastwise.jobs.train import subset

@@ -7,9 +7,10 @@ from pathlib import Path
 from rich.console import Console
 
 from leastwise.attacks.goals import CE
-from leastwise.attacks.makers import Threat
-from leastwise.attacks.pgd import PGD, Uniform
-from leastwise.attacks.registry import named_all
+from leastwise.attacks.naming import Threat
+from leastwise.attacks.pgd import PGD
+from leastwise.attacks.registry import make_attacks
+from leastwise.attacks.starts import Uniform
 from leastwise.attacks.threats import Linf
 from leastwise.audit.evidence_file import load_evidence
 from leastwise.core.files import write_atomic, write_json
@@ -46,7 +47,7 @@ def audits(seed: int = 0, per_class: int | None = None) -> dict[str, Audit]:
     plain = Training(Standard(), epochs=5, batch_size=100, schedule=OneCycle(peak=0.2), seed=seed)
     robust = replace(plain, objective=PGDAT(inner))
     trainings = (plain, robust, replace(robust, policies=(FAAL(radius=0.1),)))
-    conditions = named_all("clean,pgd20,tpgd20", Threat(Linf(EPS), step=EPS / 4))
+    conditions = make_attacks("clean,pgd20,tpgd20", Threat(Linf(EPS), step=EPS / 4))
     jobs = {}
     for name, training in zip(NAMES, trainings, strict=True):
         # A fixed form: two demos of one seed give the same evidence.

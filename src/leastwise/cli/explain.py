@@ -109,8 +109,8 @@ class Explain:
         model, data, threat, device = target.ready(console, self.eps, self.attack)
         import numpy as np
 
-        from leastwise.attacks.base import Clean
-        from leastwise.attacks.registry import named_all
+        from leastwise.attacks.clean import Clean
+        from leastwise.attacks.registry import make_attacks
         from leastwise.audit.auditor import make_auditor
         from leastwise.audit.evidence_file import load_evidence
         from leastwise.insight.features import measure_moments, own_plane, principal_plane, project_images
@@ -120,7 +120,7 @@ class Explain:
         from leastwise.report.explain.sheet import draw_extremes
         from leastwise.report.terminal.progress import progress
 
-        conditions = named_all(self.attack, threat)
+        conditions = make_attacks(self.attack, threat)
         if not any(isinstance(one, Clean) for _, one in conditions):
             raise ValueError(f"--attack {self.attack} has no images without attack: put clean among them")
         if self.condition and self.condition not in dict(conditions):

@@ -10,7 +10,7 @@ from leastwise.core.parsing import parse_number
 from leastwise.core.text import first_line
 
 if TYPE_CHECKING:
-    from leastwise.attacks.makers import Threat
+    from leastwise.attacks.naming import Threat
     from leastwise.data.dataset import Dataset
 
 # Spelled out again here, because their homes import torch.
@@ -20,7 +20,7 @@ Norm = Literal["linf", "l2", "l1"]
 
 def threat_of(norm: str, eps: str, step: str, keep: Keep = "fooled") -> "Threat":
     """The radius, step and counting rule that all attacks of a command share."""
-    from leastwise.attacks.makers import Threat
+    from leastwise.attacks.naming import Threat
     from leastwise.attacks.threats import L1, L2, Linf
 
     radius = parse_number(eps, "eps")

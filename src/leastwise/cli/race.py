@@ -41,7 +41,7 @@ class Race:
             raise ValueError(f"a race is run under one attack, but saw {self.attack}: join several with +")
         console = Screen()
         model, data, threat, device = target.ready(console, self.eps, self.attack, where.threads(target.threads))
-        from leastwise.attacks.registry import named
+        from leastwise.attacks.registry import make_attack
         from leastwise.audit.auditor import make_auditor
         from leastwise.audit.race import RaceRecipe
         from leastwise.core.recipe import recipe_key
@@ -50,7 +50,7 @@ class Race:
         from leastwise.report.terminal.race import race_sentence, show_race
         from leastwise.report.terminal.screen import say
 
-        conditions = ((self.attack, named(self.attack, threat)),)
+        conditions = ((self.attack, make_attack(self.attack, threat)),)
         auditor = make_auditor(model, data, conditions, target.seed, target.batch_size, device, target.force)
         recipe = RaceRecipe(auditor.key, self.round, self.confidence)
         folder = Path(self.out or f"results/race-{recipe_key(recipe)[:8]}")

@@ -111,7 +111,7 @@ def show_work(
 ) -> None:
     """What is there, what is left, and about how long that takes."""
     from leastwise import __version__
-    from leastwise.papers.estimate import passes
+    from leastwise.papers.estimate import count_passes
     from leastwise.papers.outline import counted, missing, short
     from leastwise.papers.recipes import trainings
     from leastwise.papers.reproduce import older
@@ -128,7 +128,7 @@ def show_work(
     if not work:
         say(console, "left       nothing")
         return
-    say(console, f"left       {counted(work)}, {short(sum(map(passes, work)))} passes of single images")
+    say(console, f"left       {counted(work)}, {short(sum(map(count_passes, work)))} passes of single images")
     seconds = sum(map(speed.seconds, work))
     say(console, f"takes      about {duration(seconds)}, by a few steps of each network timed just now; attacks")
     say(console, "           may end much earlier than they are counted here")

@@ -77,7 +77,7 @@ class Study:
 
 def audit_job(plan: "Plan", cell: "Cell") -> "AuditJob":
     """The audit of a cell, with the training it needs."""
-    from leastwise.attacks.registry import named_all
+    from leastwise.attacks.registry import make_attacks
     from leastwise.jobs.job import Audit
     from leastwise.jobs.study import check_keys, of_kind
 
@@ -87,7 +87,7 @@ def audit_job(plan: "Plan", cell: "Cell") -> "AuditJob":
     training = replace(
         shared_options(plan), method=cell.method, model=cell.model, eps=cell.eps, seed=cell.seed, data=plan.data
     ).job()
-    conditions = named_all(plan.attack, threat)
+    conditions = make_attacks(plan.attack, threat)
     per_class = chosen.get("per_class") or None
     return Audit(training, plan.data, conditions, chosen.get("seed", 0), per_class, chosen.get("batch_size", 0))
 

@@ -12,7 +12,7 @@ from leastwise.cli.options import Keep, Norm, chosen_device, loaded, sized, thre
 from leastwise.core.parsing import parse_numbers
 
 if TYPE_CHECKING:
-    from leastwise.attacks.makers import Threat
+    from leastwise.attacks.naming import Threat
     from leastwise.audit.auditor import Auditor
     from leastwise.data.dataset import Dataset
     from leastwise.models.classifier import Classifier
@@ -79,13 +79,13 @@ class Target:
         threat = threat_of(self.norm, eps, self.step, self.keep)
         mean, std = parse_numbers(self.mean, "mean"), parse_numbers(self.std, "std")
         use_data_dir(self.data_dir)
-        from leastwise.attacks.registry import listed
-        from leastwise.attacks.transfer import Surrogate, surrogate
+        from leastwise.attacks.registry import split_names
+        from leastwise.attacks.surrogate import Surrogate, make_surrogate
         from leastwise.data.classes import read_groups
         from leastwise.jobs.train import subset
         from leastwise.models.load.dispatch import load_model
 
-        listed(attack)
+        split_names(attack)
         data = subset(loaded(console, sized(self.data, self.size)), self.per_class or None)
         if self.only:
             data = chosen(data, [class_of(name.strip(), data.names) for name in self.only.split(",")], self.model)
@@ -99,7 +99,7 @@ class Target:
             )
 
         def other(name: str) -> Surrogate:
-            return surrogate(name, classifier(name).to(device))
+            return make_surrogate(name, classifier(name).to(device))
 
         return Ready(classifier(self.model), data, replace(threat, load=other), device)
 

@@ -1,15 +1,21 @@
 """From declarations to things: the images and the attacks that a recipe names."""
 
-from leastwise.attacks.base import Attack, Clean
+from leastwise.attacks.base import Attack
+from leastwise.attacks.clean import Clean
 from leastwise.attacks.corruptions import Corrupted
-from leastwise.attacks.goals import CE
-from leastwise.attacks.makers import TRANSFER_STEPS, Threat
-from leastwise.attacks.pgd import PGD
-from leastwise.attacks.registry import named
-from leastwise.attacks.threats import L2, Ball, Linf
-from leastwise.attacks.transfer import Transfer, surrogate
+from leastwise.attacks.naming import Threat
+from leastwise.attacks.registry import make_attack
+from leastwise.attacks.surrogate import Surrogate, make_surrogate
+from leastwise.attacks.threats import L2, Linf
 from leastwise.audit.auditor import Conditions
-from leastwise.audit.surgery import binary, coloured, matched, removed, replace_background, targeted_set
+from leastwise.audit.surgery import (
+    colour_backgrounds,
+    keep_two_classes,
+    make_targeted_set,
+    match_features,
+    remove_class,
+    replace_background,
+)
 from leastwise.data.classes import Groups
 from leastwise.data.dataset import Dataset
 from leastwise.data.loading import load
@@ -17,6 +23,7 @@ from leastwise.models.classifier import Classifier
 from leastwise.papers.recipes import Images, Measured, made, made_steps
 from leastwise.papers.recipes import Threat as Radius
 
+TRANSFER = "transfer"  # the condition that is crafted on a surrogate
 BALLS: dict[str, type[Linf] | type[L2]] = {"linf": Linf, "l2": L2}
 # Superclasses where the data set has none of its own, so that a small scale goes through the same steps.
 GROUPS: dict[str, Groups] = {"fashion-mini": (("shoes and bags", (5, 7, 8, 9)), ("clothes", (0, 1, 2, 3, 4, 6)))}
@@ -40,20 +47,20 @@ def dataset(
         case ():
             return data
         case ("removed", int(gone)):
-            return removed(data, gone)
+            return remove_class(data, gone)
         case ("binary", int(first), int(second)):
-            return binary(data, first, second)
+            return keep_two_classes(data, first, second)
         case ("coloured",):
-            return coloured(data)
+            return colour_backgrounds(data)
         case ("replace_background",):
             return replace_background(data, colour=(1.0,) * data.shape[0])
     if made_with is None:
         raise ValueError(f"images changed by {images.change} are made with a network: give the one to use")
     match images.change:
         case ("matched",):
-            return matched(data, made_with, seed, made_steps(images), device=device)
+            return match_features(data, made_with, seed, made_steps(images), device=device)
         case ("targeted_set", "random"):
-            return targeted_set(data, made_with, seed, steps=made_steps(images), device=device)
+            return make_targeted_set(data, made_with, seed, steps=made_steps(images), device=device)
     raise ValueError(f"there is no change {images.change} of images: see `leastwise.audit.surgery`")
 
 
@@ -67,21 +74,24 @@ def conditions(measured: Measured, crafted_on: Classifier | None = None) -> Cond
     """The attacks of a recipe by their names; `crafted_on` is the surrogate of a transfer."""
     if measured.keep not in ("last", "fooled"):
         raise ValueError(f"an attack counts by its last step or by any (fooled), but saw {measured.keep!r}")
-    if (measured.surrogate is not None) != ("transfer" in measured.conditions):
+    if (measured.surrogate is not None) != (TRANSFER in measured.conditions):
         raise ValueError("a surrogate and the condition transfer need each other: give both or none")
     radius = measured.threat or NO_ATTACK
     ball = ball_of(radius)
-    threat = Threat(ball, radius.step, keep="last" if measured.keep == "last" else "fooled")
-    found = tuple((name, attack(name, threat, ball, crafted_on)) for name in measured.conditions)
+
+    def load(name: str) -> Surrogate:
+        if crafted_on is None:
+            raise ValueError("a transfer attack is crafted on another network: give the surrogate")
+        return make_surrogate(name, crafted_on)
+
+    threat = Threat(ball, radius.step, "last" if measured.keep == "last" else "fooled", load)
+    found = tuple((name, make_condition(name, threat)) for name in measured.conditions)
     attacked = [name for name, one in found if not isinstance(one, Clean | Corrupted)]
     if bool(attacked) != (measured.threat is not None):
         raise ValueError(f"attacks need a radius and nothing else does, but saw {measured.threat} for {attacked}")
     return found
 
 
-def attack(name: str, threat: Threat, ball: Ball, crafted_on: Classifier | None) -> Attack:
-    if name != "transfer":
-        return named(name, threat)
-    if crafted_on is None:
-        raise ValueError("a transfer attack is crafted on another network: give the surrogate")
-    return Transfer(PGD(ball, CE(), threat.step, TRANSFER_STEPS, keep="last"), (surrogate("standard", crafted_on),))
+def make_condition(name: str, threat: Threat) -> Attack:
+    """The attack of that name; `transfer` is crafted on the surrogate of the recipe, which the threat loads."""
+    return make_attack(f"{TRANSFER}:standard" if name == TRANSFER else name, threat)

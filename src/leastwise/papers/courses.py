@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from leastwise.attacks.goals import CE
-from leastwise.attacks.pgd import PGD, Uniform
+from leastwise.attacks.pgd import PGD
+from leastwise.attacks.starts import Uniform
 from leastwise.data.augment.registry import find_augmentation
 from leastwise.papers.build import NO_ATTACK, ball_of
 from leastwise.papers.recipes import Setting, Trained, made

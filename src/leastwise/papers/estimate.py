@@ -8,7 +8,7 @@ import torch
 
 from leastwise.data.registry import SOURCES
 from leastwise.models.zoo.registry import build, find_architecture
-from leastwise.papers.cost import STEP, audit_passes, count, training_passes
+from leastwise.papers.cost import STEP, audit_passes, count_images, training_passes
 from leastwise.papers.recipes import Images, Measured, Recipe, Trained
 from leastwise.papers.run import followers
 
@@ -29,17 +29,17 @@ class Speed:
         batch = min(MORE, recipe.batch_size) if isinstance(recipe, Trained) else MORE
         at = (model.arch, shape_of(model.arch, recipe.data), SOURCES[recipe.data.name].facts.k, batch)
         if at not in self.known:
-            self.known[at] = timed(*at, self.device)
-        return OVERHEAD + passes(recipe) * self.known[at]
+            self.known[at] = time_pass(*at, self.device)
+        return OVERHEAD + count_passes(recipe) * self.known[at]
 
 
-def passes(recipe: Recipe) -> int:
+def count_passes(recipe: Recipe) -> int:
     """Of one task. What is measured after every epoch is part of the training."""
     if isinstance(recipe, Measured):
         return audit_passes(replace(recipe, each_epoch=False))
     followed, recorded = followers(recipe.scale)
     looks = sum(audit_passes(one) for one in followed.get(recipe, ()))
-    own = recipe.epochs * count(recipe.data, "train") if recipe in recorded else 0
+    own = recipe.epochs * count_images(recipe.data, "train") if recipe in recorded else 0
     return training_passes(recipe) + looks + own
 
 
@@ -49,7 +49,7 @@ def shape_of(arch: str, data: Images) -> tuple[int, int, int]:
     return (3, *shape[1:]) if data.change[:1] == ("coloured",) else shape
 
 
-def timed(arch: str, shape: tuple[int, int, int], k: int, batch: int, device: str) -> float:
+def time_pass(arch: str, shape: tuple[int, int, int], k: int, batch: int, device: str) -> float:
     """A forward and a backward pass of a batch, after one to warm up; as a forward pass of one image."""
     model = build(arch, shape, k).to(device)
 
@@ -66,5 +66,5 @@ def timed(arch: str, shape: tuple[int, int, int], k: int, batch: int, device: st
     return slow if slow * FIRST * STEP > QUICK else min(step(batch) for _ in range(3))
 
 
-def total(recipes: Iterable[Recipe], speed: Speed) -> float:
+def total_seconds(recipes: Iterable[Recipe], speed: Speed) -> float:
     return sum(map(speed.seconds, recipes))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from leastwise.data.cache import describe_missing, find_folder
 from leastwise.data.registry import SOURCES
-from leastwise.papers.cost import count, released
+from leastwise.papers.cost import count_images, find_released
 from leastwise.papers.exhibit import Exhibit
 from leastwise.papers.recipes import Absent, Measured, Recipe, Trained
 from leastwise.papers.reproduce import needs
@@ -51,7 +51,7 @@ def about(recipe: Recipe) -> str:
     more = len(recipe.conditions) - FEW
     under = ", ".join(recipe.conditions[:FEW]) + (f" and {more} more" if more > 0 else "")
     often = " after every epoch" if recipe.each_epoch else ""
-    return f"audit under {under}{often}, {count(recipe.data, recipe.split):,} images of {images(recipe)}"
+    return f"audit under {under}{often}, {count_images(recipe.data, recipe.split):,} images of {images(recipe)}"
 
 
 def images(recipe: Recipe) -> str:
@@ -67,7 +67,7 @@ def missing(recipes: Iterable[Recipe], runner: Runner) -> Iterator[str]:
         if source.folders and find_folder(source.folders) is None:
             yield describe_missing(name, source.folders)
     absent = []
-    for model in released(recipes):
+    for model in find_released(recipes):
         try:
             runner.place(model)
         except ValueError:

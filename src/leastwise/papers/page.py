@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from leastwise.core.files import write_atomic
-from leastwise.papers.cost import released
+from leastwise.papers.cost import find_released
 from leastwise.papers.drawing import claims
 from leastwise.papers.drawing.claims import SMOKE, ClaimRow, summarise_claims
 from leastwise.papers.drawing.exhibit_drawing import Drawings, ExhibitDrawing, list_marks
@@ -198,7 +198,7 @@ def describe_completeness(view: ExhibitResults) -> str:
 def describe_basis(one: Exhibit, scale: str) -> str:
     """The networks behind an exhibit at this scale."""
     recipes = [recipe for parts in one(scale).values() for recipe in parts if not isinstance(recipe, Absent)]
-    given_away = len(released(recipes))
+    given_away = len(find_released(recipes))
     said = [f"{given_away} released network{'s' if given_away > 1 else ''}"] if given_away else []
     if trained := one.trainings(scale):
         archs, data, epochs = (

@@ -16,7 +16,7 @@ Settings = tuple[tuple[str, Setting], ...]
 class Images:
     """A data set, whole or changed.
 
-    `change` names a function of `leastwise.audit.surgery` and its arguments: ("removed", 5), ("binary", 3, 5),
+    `change` says what `leastwise.audit.surgery` does to it, with arguments: ("removed", 5), ("binary", 3, 5),
     ("coloured",), ("replace_background",), ("matched",), ("targeted_set", "random"); the last two are made with a
     training's `source`.
     """

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from leastwise.attacks.base import Clean
+from leastwise.attacks.clean import Clean
 from leastwise.audit import auditor as audits
 from leastwise.audit.auditor import TRIAL_FROM, Auditor, Conditions
 from leastwise.audit.evidence import Evidence

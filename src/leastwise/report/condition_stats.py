@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from leastwise.audit.evidence import MOST_NAMED, Evidence
-from leastwise.report.security_curves import curves, half_lost
+from leastwise.report.security_curves import half_lost, make_curves
 from leastwise.report.text import percent, span
 from leastwise.report.weakest import find_attackers_pick
 from leastwise.statistics.intervals import ClassCounts, ClassValues
@@ -95,7 +95,7 @@ def headline_details(evidence: Evidence) -> tuple[str, ...]:
 
 def side_sentences(evidence: Evidence) -> tuple[str, ...]:
     """What was asked for besides: where each class is half lost, and what rounding to 8 bits leaves of the attacks."""
-    said = [half_lost(one, evidence.names) for one in curves(evidence)]
+    said = [half_lost(one, evidence.names) for one in make_curves(evidence)]
     for name in evidence.conditions:
         if (rounded := evidence.in_8_bits(name)) is not None:
             before = evidence.tally(name)

@@ -12,7 +12,7 @@ from leastwise.insight.confusion import count_confusions
 from leastwise.report.charts.bars import Bar, DifferenceBar, Line, Spec, bars, curves, deviations, differences, ranks
 from leastwise.report.charts.heatmap import HeatmapStyle, heatmap
 from leastwise.report.class_changes import ClassChange
-from leastwise.report.security_curves import Curve, clean, radius_text
+from leastwise.report.security_curves import Curve, clean_conditions, radius_text
 from leastwise.statistics.intervals import wilson_interval
 
 MANY = 40  # more classes than this are shortened to both ends
@@ -216,7 +216,7 @@ def order_by_group(classes: Sequence[int], groups: Groups) -> tuple[list[int], l
 
 def curve_figure(evidence: Evidence, curve: Curve) -> Figure:
     """The ends of the ranking at the eps where the classes differ most, and the mean of all classes."""
-    start = [evidence.tally(name).accuracy.numpy() for name in clean(evidence)[:1]]
+    start = [evidence.tally(name).accuracy.numpy() for name in clean_conditions(evidence)[:1]]
     eps = (*(0.0 for _ in start), *curve.radii)
     table = 100 * np.stack([*start, *curve.accuracy])
     present = [c for c in range(evidence.k) if not np.isnan(table[:, c]).any()]

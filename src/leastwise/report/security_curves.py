@@ -8,20 +8,16 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from leastwise.attacks.base import Clean
+from leastwise.attacks.clean import Clean
 from leastwise.attacks.min_norm.ddn_fmn import median_distance
+from leastwise.attacks.min_norm.search import NearestMistake
+from leastwise.attacks.registry import class_of
+from leastwise.attacks.threats import L2, Linf
 from leastwise.audit.evidence import MOST_NAMED, Evidence
 from leastwise.audit.masking import ball_of
 from leastwise.core.parsing import parse_number
 
 RADIUS = re.compile(r"\[([^\[\]]+)\]")
-MINIMAL = (
-    "CWInf",
-    "CWL2",
-    "DDN",
-    "FAB",
-    "FMN",
-)  # attacks that look for the nearest mistake, if they are let to the end
 
 
 class Curve(NamedTuple):
@@ -38,35 +34,35 @@ class Curve(NamedTuple):
     # not: NaN for the first if the smallest radius is too large, for the second if the largest is too small
 
 
-def curves(evidence: Evidence) -> tuple[Curve, ...]:
+def make_curves(evidence: Evidence) -> tuple[Curve, ...]:
     """Of all attacks that were made at more than one radius."""
     found: dict[str, dict[float, str]] = {}
     for name in evidence.conditions:
         if radii := set(RADIUS.findall(name)):
             found.setdefault(RADIUS.sub("", name), {})[parse_number(radii.pop(), "eps")] = name
-    return tuple(curve(evidence, attack, at) for attack, at in found.items() if len(at) > 1)
+    return tuple(make_curve(evidence, attack, at) for attack, at in found.items() if len(at) > 1)
 
 
-def curve(evidence: Evidence, attack: str, at: Mapping[float, str]) -> Curve:
+def make_curve(evidence: Evidence, attack: str, at: Mapping[float, str]) -> Curve:
     radii = tuple(sorted(at))
     conditions = tuple(at[radius] for radius in radii)
     tallies = [evidence.tally(name) for name in conditions]
     accuracy = np.stack([tally.accuracy.numpy() for tally in tallies])
-    start = [evidence.tally(name).accuracy.numpy() for name in clean(evidence)[:1]]
+    start = [evidence.tally(name).accuracy.numpy() for name in clean_conditions(evidence)[:1]]
     columns = np.stack([*start, *accuracy], axis=1)  # by class
     tried = (*(0.0 for _ in start), *radii)
-    half = np.array([crossing(tried, [*column]) for column in columns])
-    between = np.array([around(tried, [*column]) for column in columns])
+    half = np.array([find_crossing(tried, [*column]) for column in columns])
+    between = np.array([find_bracket(tried, [*column]) for column in columns])
     ball = ball_of(evidence.attacks[conditions[0]]) or {}
     overall = np.array([tally.overall for tally in tallies])
     return Curve(attack, radii, conditions, accuracy, overall, ball.get("type", ""), half, between)
 
 
-def clean(evidence: Evidence) -> list[str]:
-    return [name for name, attack in evidence.attacks.items() if attack["type"] == Clean.__name__]
+def clean_conditions(evidence: Evidence) -> list[str]:
+    return [name for name, attack in evidence.attacks.items() if attack["type"] == Clean.recipe_name]
 
 
-def crossing(radii: tuple[float, ...], accuracy: list[float], level: float = 0.5) -> float:
+def find_crossing(radii: tuple[float, ...], accuracy: list[float], level: float = 0.5) -> float:
     """Where a falling curve meets the level, by a straight line between the two points around it."""
     if accuracy[0] < level:
         return 0.0 if radii[0] == 0 else float("nan")
@@ -78,7 +74,7 @@ def crossing(radii: tuple[float, ...], accuracy: list[float], level: float = 0.5
     return float("nan")
 
 
-def around(radii: tuple[float, ...], accuracy: list[float], level: float = 0.5) -> tuple[float, float]:
+def find_bracket(radii: tuple[float, ...], accuracy: list[float], level: float = 0.5) -> tuple[float, float]:
     """The two radii that a falling curve meets the level between; NaN for an end that was not tried."""
     if np.isnan(accuracy).any():
         return float("nan"), float("nan")
@@ -104,17 +100,18 @@ def half_lost(curve: Curve, names: tuple[str, ...]) -> str:
 
 
 def radius_text(eps: float, norm: str) -> str:
-    return f"{255 * eps:.4g}/255" if norm == "Linf" else f"{eps:.4g}"
+    return f"{255 * eps:.4g}/255" if norm == Linf.recipe_name else f"{eps:.4g}"
 
 
 def nearest_mistakes(evidence: Evidence, name: str) -> Float[np.ndarray, " k"] | None:
     """The median distance of each class to its nearest mistakes, where the attack looked for these: infinite if most of
     a class survived."""
     attack = evidence.attacks[name]
-    if attack["type"] not in MINIMAL or attack.get("keep") != "last":
+    kind = class_of(attack["type"])
+    if kind is None or not issubclass(kind, NearestMistake) or attack.get("keep") != "last":
         return None
     r = evidence.conditions[name]
-    size = r.l2 if attack["ball"]["type"] == "L2" else r.linf
+    size = r.l2 if attack["ball"]["type"] == L2.recipe_name else r.linf
     distance = np.where(evidence.correct(name), np.inf, size.astype(np.float64))
     y = torch.from_numpy(evidence.labels.astype(np.int64))
     return median_distance(torch.from_numpy(distance), y, evidence.k).numpy()

@@ -12,8 +12,8 @@ from leastwise.core.counts import ClassFrame
 from leastwise.core.json_values import finite_or_none, with_nulls
 from leastwise.data.classes import Groups
 from leastwise.report.fairness import measure_fairness
-from leastwise.report.leaderboard import leaderboard
-from leastwise.report.security_curves import Curve, curves, nearest_mistakes
+from leastwise.report.leaderboard import make_leaderboard
+from leastwise.report.security_curves import Curve, make_curves, nearest_mistakes
 from leastwise.statistics.intervals import CONFIDENCE, wilson_interval
 
 SCHEMA = 2  # 2: the leaderboard's flat keys, fairness, provenance
@@ -30,7 +30,7 @@ def summarise(
     """
     frame = evidence.frame()
     known = {} if run is None else dict(run)
-    return leaderboard(evidence, known) | {
+    return make_leaderboard(evidence, known) | {
         "schema": SCHEMA,
         "key": evidence.key,
         "classes": list(evidence.names),
@@ -44,7 +44,7 @@ def summarise(
             | nearest_distances(evidence, name)
             for row, name in enumerate(frame.conditions)
         },
-        "curves": {one.attack: curve_numbers(one) for one in curves(evidence)},
+        "curves": {one.attack: curve_numbers(one) for one in make_curves(evidence)},
         "fairness": {name: measure_fairness(evidence, name, cost) for name in frame.conditions},
         "provenance": describe_provenance(evidence) | known,
     }

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from leastwise.attacks.goals import CE, KL
-from leastwise.attacks.pgd import PGD, Gaussian, Uniform
+from leastwise.attacks.pgd import PGD
+from leastwise.attacks.starts import Gaussian, Uniform
 from leastwise.attacks.threats import Ball, Radius
 from leastwise.training.base import Objective, Policy
 

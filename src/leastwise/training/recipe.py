@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from leastwise.attacks.goals import CE
-from leastwise.attacks.pgd import PGD, Uniform
+from leastwise.attacks.pgd import PGD
+from leastwise.attacks.starts import Uniform
 from leastwise.core.contract import Contract
 from leastwise.data.augment.transforms import Augment, Chain
 from leastwise.data.dataset import Dataset

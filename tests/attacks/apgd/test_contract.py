@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from leastwise.attacks.active_set import rows_of
-from leastwise.attacks.apgd.attack import APGD
+from leastwise.attacks.apgd.apgd import APGD
 from leastwise.attacks.base import BROKEN, FINE, FLAT, NEVER, Outcome
 from leastwise.attacks.goals import CE, DLR, KL, Goal, Targeted, TargetedDLR
 from leastwise.attacks.threats import L1, L2, Ball, Linf
@@ -168,7 +168,7 @@ def test_runs_side_by_side_are_runs_in_order(
     model, x, y = thirty_mixed()
     attack = replace(attack, keep=keep, room=room)
     beside = attack.run(model, x, y, noise_for(x))
-    monkeypatch.setattr("leastwise.attacks.apgd.attack.abreast", lambda *counts: 1)
+    monkeypatch.setattr("leastwise.attacks.apgd.apgd.runs_per_pass", lambda *counts: 1)
     in_order = attack.run(model, x, y, noise_for(x))
     assert torch.allclose(beside.x_adv, in_order.x_adv, atol=1e-9)
     for a, b in zip(beside, in_order, strict=True):

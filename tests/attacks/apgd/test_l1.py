@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from torch import nn
 
-from leastwise.attacks.apgd.attack import APGD
-from leastwise.attacks.apgd.l1 import evenly_on_the_largest, onto_ball_and_box, phases
+from leastwise.attacks.apgd.apgd import APGD
+from leastwise.attacks.apgd.l1 import phases, project_onto_ball_and_box, spread_over_largest
 from leastwise.attacks.threats import L1
 from tests.attacks.apgd.slow_goals import value_and_gradient
 from tests.attacks.networks_to_attack import Watched, noise_for, thirty_mixed
@@ -57,11 +57,11 @@ def test_l1_projection_meets_ball_and_box_and_is_the_nearest(
     x = torch.rand(4, *shape, generator=g, dtype=torch.float64)
     x[x < 0.1] = 0.0  # black pixels have no room below
     d = spread * torch.randn(4, *shape, generator=g, dtype=torch.float64)
-    ours = onto_ball_and_box(x, d, torch.full((4,), eps, dtype=torch.float64))
+    ours = project_onto_ball_and_box(x, d, torch.full((4,), eps, dtype=torch.float64))
     for i in range(4):
         slow = sorted_projection(x[i].numpy(), d[i].numpy(), eps)
         assert ours[i].numpy() == pytest.approx(slow, abs=1e-9)
-    rounded = onto_ball_and_box(x.float(), d.float(), torch.full((4,), eps))
+    rounded = project_onto_ball_and_box(x.float(), d.float(), torch.full((4,), eps))
     assert bool(L1(eps).norm(rounded - x.float()).le(eps + 1e-6 * max(1, eps)).all())
     assert rounded.numpy() == pytest.approx(ours.numpy(), abs=1e-4)
 
@@ -79,13 +79,13 @@ def test_l1_projection_is_that_of_a_solver() -> None:
             options={"ftol": 1e-14, "maxiter": 500},
         )
         point = torch.from_numpy(x).view(1, 1, 2, 3), torch.from_numpy(d).view(1, 1, 2, 3)
-        ours = onto_ball_and_box(*point, torch.tensor([eps], dtype=torch.float64))
+        ours = project_onto_ball_and_box(*point, torch.tensor([eps], dtype=torch.float64))
         assert ours.flatten().numpy() == pytest.approx(x + answer.x[:6] - answer.x[6:], abs=1e-5)
 
 
 def test_the_sparse_step_by_hand() -> None:
     g = torch.tensor([[3.0, -5.0, 1.0, 0.0], [2.0, 2.0, -2.0, 1.0], [0.0, 0.0, 0.0, 0.0]])
-    step = evenly_on_the_largest(g, torch.tensor([2, 1, 3]))
+    step = spread_over_largest(g, torch.tensor([2, 1, 3]))
     assert step[0].tolist() == [0.5, -0.5, 0.0, 0.0]
     assert step[1].tolist() == pytest.approx([1 / 3, 1 / 3, -1 / 3, 0])  # three entries tie for the largest
     assert step[2].tolist() == [0, 0, 0, 0]

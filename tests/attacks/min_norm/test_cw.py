@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from leastwise.attacks.min_norm.cw import CWL2, CWInf, Descent, next_c
+from leastwise.attacks.min_norm.cw import CWL2, CWInf
+from leastwise.attacks.min_norm.cw_search import Descent, take_next_c
 from leastwise.attacks.threats import L2, Linf
 from leastwise.core.losses import margin
 from leastwise.core.types import Labels
@@ -100,7 +101,7 @@ def test_p25_the_search_over_c_brackets_the_smallest_that_succeeds() -> None:
     now = searching(5, 1e-3)
     everyone = torch.ones(5, dtype=torch.bool)
     for tried in range(1, 13):
-        now = next_c(replace(now, won=now.c >= needed), everyone)
+        now = take_next_c(replace(now, won=now.c >= needed), everyone)
         found = now.high.isfinite()
         assert bool((now.low < needed).all() and (now.high >= needed).all())
         assert torch.allclose(now.c[found], (now.low + now.high)[found] / 2)
@@ -113,12 +114,12 @@ def test_p25_the_search_over_c_brackets_the_smallest_that_succeeds() -> None:
 def test_c_does_not_overflow_in_a_long_search() -> None:
     now = searching(1, 1.0)
     for _ in range(60):
-        now = next_c(now, torch.ones(1, dtype=torch.bool))
+        now = take_next_c(now, torch.ones(1, dtype=torch.bool))
     assert now.c.tolist() == [1e10]
 
 
 def test_those_that_are_not_over_keep_their_c_and_their_adam() -> None:
-    now = next_c(searching(3, 1.0), torch.tensor([True, False, False]))
+    now = take_next_c(searching(3, 1.0), torch.tensor([True, False, False]))
     assert now.c.tolist() == [10, 1, 1] and now.t.tolist() == [0, 7, 7]
     assert now.m.flatten().tolist() == now.v.flatten().tolist() == [0, 1, 1]
     assert now.checked.tolist() == [math.inf, 1, 1]

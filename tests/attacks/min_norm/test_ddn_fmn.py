@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from leastwise.attacks.base import FLAT
-from leastwise.attacks.min_norm.ddn_fmn import DDN, FMN, median_distance, search, survival
+from leastwise.attacks.min_norm.ddn_fmn import DDN, FMN, median_distance, survival
 from leastwise.attacks.threats import L1, L2, Ball, Linf
 from leastwise.core.losses import margin
 from tests.attacks.min_norm.searches import SEARCHES, short
@@ -206,7 +206,7 @@ def test_passes_are_counted() -> None:
 
 def test_the_radius_it_leaves_at_does_not_change_the_search() -> None:
     model, x, y = mixed()
-    small, large = (search(FMN(Linf(e), steps=10), model, x, y, noise_for(x), "last")[0] for e in (0.001, 0.5))
+    small, large = (FMN(Linf(e), steps=10).closest(model, x, y, noise_for(x)) for e in (0.001, 0.5))
     assert torch.equal(small.distance, large.distance)
 
 

@@ -8,14 +8,14 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from leastwise.attacks.registry import TABLE
+from leastwise.attacks.registry import NAMES
 from leastwise.audit.masking import cautions
 from leastwise.insight.confusion import count_confusions
 from leastwise.report.charts.bars import Bar
 from leastwise.report.class_changes import list_changes, same_images
 from leastwise.report.condition_stats import compute_stats
 from leastwise.report.figures import order_by_group, shorten_bars, top_pairs, weakest_first
-from leastwise.report.page.citations import WORKS, bibtex, papers, used
+from leastwise.report.page.citations import WORKS, find_papers, find_works, make_bibtex
 from leastwise.report.page.page import compare_models, make_page
 from leastwise.report.results import AuditedModel
 from leastwise.report.terminal.table import headline
@@ -275,10 +275,10 @@ def test_mistakes_are_one_sentence() -> None:
 
 
 def test_every_paper_of_the_attack_table_can_be_cited() -> None:
-    for row in TABLE:
-        assert bool(papers(row.paper)) == bool(row.paper), row.spelling
-    assert papers("Croce & Hein 2020 (FAB)") == ("Croce & Hein 2020 (FAB)",)
-    assert papers("Carlini & Wagner 2017; settings of Tian et al. 2021") == (
+    for row in NAMES:
+        assert bool(find_papers(row.paper)) == bool(row.paper), row.spelling
+    assert find_papers("Croce & Hein 2020 (FAB)") == ("Croce & Hein 2020 (FAB)",)
+    assert find_papers("Carlini & Wagner 2017; settings of Tian et al. 2021") == (
         "Tian et al. 2021",
         "Carlini & Wagner 2017",
     )
@@ -286,12 +286,12 @@ def test_every_paper_of_the_attack_table_can_be_cited() -> None:
 
 def test_exactly_what_was_used_is_cited() -> None:
     def keys(conditions: list[str], comparing: bool) -> set[str]:
-        return {work.key for work in used(conditions, comparing)}
+        return {work.key for work in find_works(conditions, comparing)}
 
     always = {"wilson1927probable", "tian2021analysis", "benz2021robustness"}
     assert keys(["clean", "mine"], False) == always
     assert keys(["clean", "pgd20", "fog:3"], False) == always | {"madry2018towards", "hendrycks2019benchmarking"}
     assert keys(["clean"], True) == always | {"mcnemar1947note", "holm1979simple", "bonett2012adjusted"}
-    text = bibtex(used(["square"], False))
+    text = make_bibtex(find_works(["square"], False))
     assert text.count("@") == 4 and text.count("{") == text.count("}")
     assert "author = {Andriushchenko, Maksym and Croce, Francesco" in text

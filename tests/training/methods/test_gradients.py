@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from leastwise.attacks.goals import CE, KL
-from leastwise.attacks.pgd import PGD, Gaussian
+from leastwise.attacks.pgd import PGD
+from leastwise.attacks.starts import Gaussian
 from leastwise.attacks.threats import Linf
 from leastwise.core.losses import ce, entropy, kl
 from leastwise.core.noise import Noise

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from leastwise.attacks.goals import CE, Toward
-from leastwise.attacks.pgd import PGD, Gaussian
+from leastwise.attacks.pgd import PGD
+from leastwise.attacks.starts import Gaussian
 from leastwise.attacks.threats import Linf
 from leastwise.core.losses import ce, entropy, kl, smooth_labels, soft_ce
 from leastwise.models.classifier import inference

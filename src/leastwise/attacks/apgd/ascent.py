@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from leastwise.attacks.active_set import Slope, ask, pick_rows, rows_of, slope
-from leastwise.attacks.base import BROKEN, FINE, NEVER, Outcome, outcome
+from leastwise.attacks.base import BROKEN, FINE, NEVER, Outcome, make_outcome
 from leastwise.attacks.goals import Goal
 from leastwise.attacks.threats import Ball
 from leastwise.core.noise import Noise
@@ -41,21 +41,21 @@ class Plan:
 class Pace(Protocol):
     """How a run steps and adapts. Frozen dataclasses whose tensors have one row per example."""
 
-    def moved(self, at: Images, gradient: Images) -> tuple["Pace", Images]:
+    def move(self, at: Images, gradient: Images) -> tuple["Pace", Images]:
         """The next point."""
         ...
 
-    def heard(self, score: PerExample) -> "Pace":
+    def hear(self, score: PerExample) -> "Pace":
         """What it remembers of a score that was seen."""
         ...
 
-    def judged(self, window: int, best: Images, best_score: PerExample) -> tuple["Pace", Mask]:
+    def judge(self, window: int, best: Images, best_score: PerExample) -> tuple["Pace", Mask]:
         """At a checkpoint, `window` steps after the last: who goes back to the best point."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
-class Front:
+class AscentState:
     """The examples still in the batch: where each stands, what was seen there, and the best point so far."""
 
     rows: Rows  # their places in the full batch
@@ -71,7 +71,7 @@ class Front:
 
 def climb(model: nn.Module, case: Case, start: Images, pace: Pace, plan: Plan) -> Outcome:
     """One run. The misclassified end at their last misclassified point, the others at their best."""
-    front = open_front(case, start)
+    front = start_state(case, start)
     x_adv, step, trouble = torch.empty_like(start), torch.full_like(case.y, NEVER), torch.zeros_like(case.y)
     forwards, backwards, checked = 0, 0, 0
     for t in range(plan.steps + 1):
@@ -80,7 +80,7 @@ def climb(model: nn.Module, case: Case, start: Images, pace: Pace, plan: Plan) -
         forwards += plan.eot * len(front.rows)
         backwards += plan.eot * len(front.rows) * climbing
         score = torch.where(seen.broken, -torch.inf, seen.score)
-        front, pace = noted(front, seen, score), pace.heard(score)
+        front, pace = note_look(front, seen, score), pace.hear(score)
 
         wrong = ~seen.broken & case.goal.reached(seen.z, front.y, *front.bound)
         if plan.counts and bool(wrong.any()):
@@ -93,18 +93,18 @@ def climb(model: nn.Module, case: Case, start: Images, pace: Pace, plan: Plan) -
             break
 
         if t in plan.checkpoints:
-            pace, back = pace.judged(t - checked, front.best, front.best_score)
-            front, checked = returned(front, back), t
-        pace, at = pace.moved(front.at, front.gradient)
+            pace, back = pace.judge(t - checked, front.best, front.best_score)
+            front, checked = return_to_best(front, back), t
+        pace, at = pace.move(front.at, front.gradient)
         front = replace(front, at=at)
 
     never = step[front.rows] == NEVER
     x_adv[front.rows[never]], trouble[front.rows] = front.best[never], front.trouble
-    return outcome(x_adv, step != NEVER, step, forwards, backwards, trouble)
+    return make_outcome(x_adv, step != NEVER, step, forwards=forwards, backwards=backwards, trouble=trouble)
 
 
-def open_front(case: Case, start: Images) -> Front:
-    return Front(
+def start_state(case: Case, start: Images) -> AscentState:
+    return AscentState(
         rows=torch.arange(len(start), device=start.device),
         y=case.y,
         bound=case.bound,
@@ -117,7 +117,7 @@ def open_front(case: Case, start: Images) -> Front:
     )
 
 
-def noted(front: Front, seen: Slope, score: PerExample) -> Front:
+def note_look(front: AscentState, seen: Slope, score: PerExample) -> AscentState:
     """With what was seen at the current point. The best points are the front's own and written in place."""
     better = score > front.best_score
     rows = rows_of(better)
@@ -128,7 +128,7 @@ def noted(front: Front, seen: Slope, score: PerExample) -> Front:
     return replace(front, gradient=seen.gradient, best_score=best_score, trouble=trouble)
 
 
-def returned(front: Front, back: Mask) -> Front:
+def return_to_best(front: AscentState, back: Mask) -> AscentState:
     """Some examples are at their best point again, with the gradient that was seen there."""
     rows = back.view(-1, 1, 1, 1)
     at = torch.where(rows, front.best, front.at)

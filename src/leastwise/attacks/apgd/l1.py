@@ -39,25 +39,25 @@ class Sparse:
     step: PerExample
     changed: Labels  # pixels that the best point had changed at the last check
 
-    def moved(self, at: Images, gradient: Images) -> tuple["Sparse", Images]:
-        direction = self.step.view(-1, 1) * evenly_on_the_largest(gradient.flatten(1), 2 * self.changed // 3)
-        return self, onto_ball_and_box(self.x, at - self.x + direction.view_as(at), self.eps)
+    def move(self, at: Images, gradient: Images) -> tuple["Sparse", Images]:
+        direction = self.step.view(-1, 1) * spread_over_largest(gradient.flatten(1), 2 * self.changed // 3)
+        return self, project_onto_ball_and_box(self.x, at - self.x + direction.view_as(at), self.eps)
 
-    def heard(self, score: PerExample) -> "Sparse":
+    def hear(self, score: PerExample) -> "Sparse":
         return self
 
-    def judged(self, window: int, best: Images, best_score: PerExample) -> tuple["Sparse", Mask]:
+    def judge(self, window: int, best: Images, best_score: PerExample) -> tuple["Sparse", Mask]:
         changed = changed_pixels(self.x, best)
         sparser = changed < FEWER * self.changed
         step = torch.where(sparser, self.eps, torch.maximum(self.step / SLOWER, self.eps / SLOWEST))
         return replace(self, step=step, changed=changed), sparser
 
 
-def sparse(x: Images, start: Images, eps: PerExample) -> Sparse:
+def make_sparse(x: Images, start: Images, eps: PerExample) -> Sparse:
     return Sparse(x, eps, step=eps, changed=changed_pixels(x, start))
 
 
-def checks(steps: int) -> tuple[int, ...]:
+def check_steps(steps: int) -> tuple[int, ...]:
     """After which steps sparsity is looked at: every 4 % of them."""
     every = max(int(0.04 * steps), 1)
     return tuple(range(every, steps + 1, every))
@@ -73,7 +73,7 @@ def changed_pixels(x: Images, at: Images) -> Labels:
     return (at != x).flatten(1).sum(dim=1)
 
 
-def evenly_on_the_largest(gradient: Float[Tensor, "b d"], count: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
+def spread_over_largest(gradient: Float[Tensor, "b d"], count: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
     """The signs of the `count` largest entries (more where entries tie), over how many they are."""
     size, count = gradient.abs(), count.clamp_min(1)
     most = int(count.max()) if len(count) > 0 else 1
@@ -82,7 +82,7 @@ def evenly_on_the_largest(gradient: Float[Tensor, "b d"], count: Int[Tensor, " b
     return sign / sign.abs().sum(dim=1, keepdim=True).clamp_min(1)
 
 
-def onto_ball_and_box(x: Images, d: Images, eps: PerExample) -> Images:
+def project_onto_ball_and_box(x: Images, d: Images, eps: PerExample) -> Images:
     """The point of [0, 1] within eps of x in L1 that is nearest to x + d.
 
     Every entry shrinks by the same amount s and stops at zero or at the wall: x + sign(d) · clip(|d| - s, 0, room),

@@ -37,11 +37,11 @@ def step_onto(ball: Ball, points: Points, w: Normals, gap: Gaps) -> Points:
     feasible = need <= work.sum(dim=2)
     match ball:
         case Linf():
-            moved = raised(room, weight, torch.ones_like(scale), torch.where(feasible, need, 0), work)
+            moved = raise_level(room, weight, torch.ones_like(scale), torch.where(feasible, need, 0), work)
         case L2():
-            moved = raised(room, weight, weight, torch.where(feasible, need, 0), work)
+            moved = raise_level(room, weight, weight, torch.where(feasible, need, 0), work)
         case L1():
-            moved = filled(room, weight, need)
+            moved = fill_largest_first(room, weight, need)
         case _:
             raise ValueError(f"a step onto a hyperplane is known for Linf, L2 and L1, but saw {ball}")
     if not bool(feasible.all()):
@@ -49,7 +49,7 @@ def step_onto(ball: Ball, points: Points, w: Normals, gap: Gaps) -> Points:
     return moved.mul_(direction)
 
 
-def raised(room: Points, weight: Normals, rate: Float[Tensor, "n _"], need: Gaps, work: Points) -> Points:
+def raise_level(room: Points, weight: Normals, rate: Float[Tensor, "n _"], need: Gaps, work: Points) -> Points:
     """min(level · rate, room) at the level where its product with the weights is what is needed.
 
     `work` is memory to write to: allocating so much would take longer than the arithmetic.
@@ -69,7 +69,7 @@ def raised(room: Points, weight: Normals, rate: Float[Tensor, "n _"], need: Gaps
     return moved
 
 
-def filled(room: Points, weight: Normals, need: Gaps) -> Points:
+def fill_largest_first(room: Points, weight: Normals, need: Gaps) -> Points:
     """The pixels of largest weight use all their room, one a part of it, the others none."""
     order = weight.argsort(dim=1, descending=True).expand_as(room)
     gain = (weight * room).gather(2, order)

@@ -3,8 +3,7 @@
     minimise over w   D(x'(w) - x) + c · max(z_y - max_{j != y} z_j + confidence, 0),   x'(w) = (tanh w + 1) / 2
 
 by Adam, where D is |d|_2² for `CWL2` and sum_i max(|d_i| - tau, 0) with a falling tau for `CWInf`. The factor c is
-multiplied by ten until one succeeds and bisected from then on. Every example has its own c, tau, Adam state and clock,
-so one that is through with a c takes the next at once, and the batch shrinks only by examples that have finished.
+multiplied by ten until one succeeds and bisected from then on; `cw_search` has the loop.
 """
 
 import math
@@ -12,45 +11,20 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
 
-from leastwise.attacks.active_set import ask, pick_rows, picked, rows_of, slope
-from leastwise.attacks.base import BROKEN, FINE, Keep, Outcome, call
-from leastwise.attacks.goals import Goal
-from leastwise.attacks.min_norm.search import Closest, Record, check_search, check_target, margin_goal, searched, within
-from leastwise.attacks.threats import L2, Ball, Linf, Radius, column, inside
-from leastwise.core.noise import Noise
-from leastwise.core.types import Images, Labels, Logits, Mask, PerExample
-
-SHRINK = 0.999999  # keeps arctanh finite at black and white, as in both references
-BETA1, BETA2 = 0.9, 0.999
-LARGEST_C = 1e10  # the authors' bound; without one, c would overflow after some forty searches
-
-
-@dataclass(frozen=True, eq=False)
-class Descent:
-    """The examples still searching. The images here are written in place."""
-
-    rows: Tensor  # their places in the full batch
-    x: Images
-    centre: Images  # x as the tanh gives it back: from x itself D would pull, and Adam makes a step of any small pull
-    y: Labels
-    bound: tuple[Tensor, ...]
-    w: Images  # the current point, before the tanh
-    m: Images  # Adam's mean gradient, and its mean square
-    v: Images
-    t: Labels  # Adam's iterations since it was last started
-    checked: PerExample  # the loss when progress was last looked at
-    c: PerExample
-    low: PerExample  # the largest c that failed, and the smallest that succeeded
-    high: PerExample
-    search: Labels  # how many c are done with
-    won: Mask  # whether the current c has succeeded
-    tau: PerExample  # CWInf only
+from leastwise.attacks.base import Keep, Passes
+from leastwise.attacks.min_norm.cw_search import CarliniWagner, Descent, restart_adam, take_next_c
+from leastwise.attacks.min_norm.search import (
+    check_search,
+    describe_search,
+)
+from leastwise.attacks.naming import NUMBER, AttackName, ball_in_norm
+from leastwise.attacks.threats import L2, Ball, Linf, column
+from leastwise.core.types import Images, Labels, Mask, PerExample
 
 
 @dataclass(frozen=True)
-class CWL2:
+class CWL2(CarliniWagner):
     """D = |d|_2². Each c starts at the image, and succeeds if any of its iterates is misclassified.
 
     As in the authors' code a c is given up when its loss has not fallen by 0.01 % over a tenth of the iterations; here
@@ -74,40 +48,27 @@ class CWL2:
     adam_eps: ClassVar[float] = 1e-8
 
     def __post_init__(self) -> None:
-        check(self, L2)
+        check_settings(self, L2)
 
     def __str__(self) -> str:
-        return f"CW-2, {budget(self)}, {self.ball}, {searched(self.keep, self.target)}"
+        return f"CW-2, {describe_budget(self)}, {self.ball}, {describe_search(self.keep, self.target)}"
 
-    def __call__(self, model: nn.Module, x: Images, y: Labels, seed: int = 0) -> Images:
-        return call(self, model, x, y, seed)
-
-    def at(self, eps: Radius, step: Radius | None = None) -> "CWL2":
-        return replace(self, ball=self.ball.at(eps))
-
-    def allows(self, x: Images, x_adv: Images) -> Mask:
-        return inside(self.ball, x, x_adv)
-
-    def closest(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Closest:
-        return descend(self, model, x, y, "last")[0]
-
-    def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
-        found, step = descend(self, model, x, y, self.keep)
-        return within(found, self.ball, x, step)
+    def cost(self, k: int) -> Passes:
+        n, searches = self.iterations, self.searches
+        return Passes(2 + searches * (n + 1) + self.bisections, searches * n)
 
     def size(self, d: Images, tau: PerExample) -> tuple[PerExample, Images]:
-        """D and its gradient."""
         return d.flatten(1).square().sum(dim=1), 2 * d
 
     def stalled(self, loss: PerExample, checked: PerExample) -> Mask:
         return ~(loss <= 0.9999 * checked)  # also where the loss is not a number
 
-    def advance(self, now: Descent, at: Images, hit: Mask, distance: PerExample, over: Mask) -> Descent:
-        return next_c(replace(now, won=now.won | hit), over)
+    def advance(self, now: Descent, at: Images, *, hit: Mask, distance: PerExample, over: Mask) -> Descent:
+        return take_next_c(replace(now, won=now.won | hit), over)
 
 
 @dataclass(frozen=True)
-class CWInf:
+class CWInf(CarliniWagner):
     """D = sum_i max(|d_i| - tau, 0), as Carmon et al. (NeurIPS 2019) wrote it and Tian et al. (KDD 2021) used it.
 
     tau starts at 1; when a misclassified point has all its pixels within tau, tau becomes `tau_decay` times its
@@ -138,48 +99,37 @@ class CWInf:
     adam_eps: ClassVar[float] = 1e-7
 
     def __post_init__(self) -> None:
-        check(self, Linf)
+        check_settings(self, Linf)
         if not 0 < self.tau_decay < 1:
             raise ValueError(f"tau_decay must be between 0 and 1, but saw {self.tau_decay}")
         if not self.tau_least > 0:
             raise ValueError(f"tau_least must be positive, or tau falls forever, but saw {self.tau_least}")
 
     def __str__(self) -> str:
-        return f"CW-inf, {budget(self)}, {self.ball}, {searched(self.keep, self.target)}"
+        return f"CW-inf, {describe_budget(self)}, {self.ball}, {describe_search(self.keep, self.target)}"
 
-    def __call__(self, model: nn.Module, x: Images, y: Labels, seed: int = 0) -> Images:
-        return call(self, model, x, y, seed)
-
-    def at(self, eps: Radius, step: Radius | None = None) -> "CWInf":
-        return replace(self, ball=self.ball.at(eps))
-
-    def allows(self, x: Images, x_adv: Images) -> Mask:
-        return inside(self.ball, x, x_adv)
-
-    def closest(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Closest:
-        return descend(self, model, x, y, "last")[0]
-
-    def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
-        found, step = descend(self, model, x, y, self.keep)
-        return within(found, self.ball, x, step)
+    def cost(self, k: int) -> Passes:
+        n = self.iterations
+        # Adam begins anew with every c and with every tau, and a later c goes on with the tau of the one before.
+        rounds = self.searches + math.ceil(math.log(self.tau_least) / math.log(self.tau_decay))
+        return Passes(2 + rounds * (n + 1) + self.bisections, rounds * n)
 
     def size(self, d: Images, tau: PerExample) -> tuple[PerExample, Images]:
-        """D and its gradient."""
         excess = (d.abs() - column(tau, d)).clamp_min_(0)
         return excess.flatten(1).sum(dim=1), d.sign() * (excess > 0)
 
     def stalled(self, loss: PerExample, checked: PerExample) -> Mask:
         return ~(checked - loss > 1e-4)  # also where the loss is not a number
 
-    def advance(self, now: Descent, at: Images, hit: Mask, distance: PerExample, over: Mask) -> Descent:
+    def advance(self, now: Descent, at: Images, *, hit: Mask, distance: PerExample, over: Mask) -> Descent:
         solved = hit & (distance <= now.tau)
         tau = torch.where(solved, self.tau_decay * distance, now.tau)
-        now = restarted(replace(now, tau=tau, won=now.won | solved), solved, at)
+        now = restart_adam(replace(now, tau=tau, won=now.won | solved), solved, at)
         finished = tau <= self.tau_least
-        return next_c(replace(now, search=now.search.masked_fill(finished, self.searches)), over & ~solved)
+        return take_next_c(replace(now, search=now.search.masked_fill(finished, self.searches)), over & ~solved)
 
 
-def check(attack: CWL2 | CWInf, kind: type) -> None:
+def check_settings(attack: CarliniWagner, kind: type) -> None:
     counts = {"the number of iterations": attack.iterations, "the number of searches": attack.searches}
     positive = {"lr": attack.lr, "c": attack.c, "patience": attack.patience}
     check_search(attack.ball, (kind,), attack.keep, counts, positive)
@@ -189,141 +139,28 @@ def check(attack: CWL2 | CWInf, kind: type) -> None:
         )
 
 
-def budget(attack: CWL2 | CWInf) -> str:
+def describe_budget(attack: CarliniWagner) -> str:
     sure = f" with confidence {attack.confidence:g}" if attack.confidence else ""
     return f"{attack.searches} searches of {attack.iterations} iterations of lr {attack.lr:g}{sure}"
 
 
-def descend(attack: CWL2 | CWInf, model: nn.Module, x: Images, y: Labels, keep: Keep) -> tuple[Closest, Labels]:
-    """The nearest mistakes, and after how many gradients each was first inside the ball."""
-    check_target(attack.target, y)
-    goal, record = margin_goal(attack.target), Record.of(attack.ball, x)
-    bound = goal.bind(model, x, y)
-    now = opened(attack, x, y, bound)
-    z, finite = ask(model, x)
-    wrong = finite & goal.reached(z, y, *bound)
-    record.note(now.rows, torch.zeros_like(record.distance), x, wrong, torch.where(finite, FINE, BROKEN), 0)
-    now = pick_rows(now, rows_of(~record.done(now.rows, keep)))
-    passes = taken = 0
-    while len(now.rows) > 0:
-        passes += len(now.rows)
-        now = tick(attack, model, goal, now, record, taken)
-        taken += 1
-        done = record.done(now.rows, keep) | (now.search >= attack.searches)
-        if bool(done.any()):
-            now = pick_rows(now, rows_of(~done))
-    more = pull_back(attack, model, goal, y, bound, record, keep, taken) if attack.bisections else 0
-    return record.closest(len(x) + passes + more, passes), record.step
-
-
-def opened(attack: CWL2 | CWInf, x: Images, y: Labels, bound: tuple[Tensor, ...]) -> Descent:
-    number = torch.zeros(len(x), dtype=x.dtype, device=x.device)
-    w = before_tanh(x)
-    return Descent(
-        rows=torch.arange(len(x), device=x.device),
-        x=x,
-        centre=after_tanh(w),
-        y=y,
-        bound=bound,
-        w=w,
-        m=torch.zeros_like(x),
-        v=torch.zeros_like(x),
-        t=torch.zeros_like(y),
-        checked=number + math.inf,
-        c=number + attack.c,
-        low=number,
-        high=number + math.inf,
-        search=torch.zeros_like(y),
-        won=number > 0,
-        tau=number + 1,
-    )
-
-
-def tick(attack: CWL2 | CWInf, model: nn.Module, goal: Goal, now: Descent, record: Record, taken: int) -> Descent:
-    """One iteration of Adam for everyone, each at its own."""
-    at = after_tanh(now.w)
-    distance = attack.ball.norm(at - now.x)
-    seen = slope(model, goal, at, now.bound)
-    hit = ~seen.broken & confident(attack, goal, seen.z, now.y, now.bound)
-    record.note(now.rows, distance, at, hit, seen.trouble, taken)
-
-    short = (attack.confidence - seen.score).clamp_min(0)
-    size, inward = attack.size(at - now.centre, now.tau)
-    loss = size + now.c * short
-    slope_of_tanh = 2 * at * (1 - at)
-    t = adam(attack, now, (inward - column(now.c * (short > 0), at) * seen.gradient) * slope_of_tanh)
-
-    look = now.t % math.ceil(attack.patience * attack.iterations) == 0
-    over = (look & attack.stalled(loss, now.checked)) | (t == attack.iterations)
-    checked = torch.where(look, loss, now.checked)
-    return attack.advance(replace(now, t=t, checked=checked), at, hit, distance, over)
-
-
-def confident(attack: CWL2 | CWInf, goal: Goal, z: Logits, y: Labels, bound: tuple[Tensor, ...]) -> Mask:
-    return goal.reached(z, y, *bound) & (goal.score(z, *bound) >= attack.confidence)
-
-
-def adam(attack: CWL2 | CWInf, now: Descent, gradient: Images) -> Labels:
-    """A step in place; returns the clocks after it."""
-    t = now.t + 1
-    now.m.mul_(BETA1).add_(gradient, alpha=1 - BETA1)
-    now.v.mul_(BETA2).addcmul_(gradient, gradient, value=1 - BETA2)
-    root = (now.v / column(1 - BETA2 ** t.double(), gradient)).sqrt_().add_(attack.adam_eps)
-    now.w.addcdiv_(now.m * column(-attack.lr / (1 - BETA1 ** t.double()), gradient), root)
-    return t
-
-
-def before_tanh(x: Images) -> Images:
-    return ((2 * x - 1) * SHRINK).atanh()
-
-
-def after_tanh(w: Images) -> Images:
-    return (w.tanh() + 1) / 2
-
-
-def restarted(now: Descent, who: Mask, at: Images) -> Descent:
-    """Adam anew from a point, for some."""
-    if not bool(who.any()):
-        return now
-    now.w[who] = before_tanh(at[who])
-    now.m[who], now.v[who] = 0, 0
-    return replace(now, t=now.t.masked_fill(who, 0), checked=now.checked.masked_fill(who, math.inf))
-
-
-def next_c(now: Descent, over: Mask) -> Descent:
-    """Those whose c is over try the next, from the image."""
-    if not bool(over.any()):
-        return now
-    high = torch.where(over & now.won, now.c, now.high)
-    low = torch.where(over & ~now.won, now.c, now.low)
-    c = torch.where(over, torch.where(high.isinf(), (10 * now.c).clamp_max(LARGEST_C), (low + high) / 2), now.c)
-    now = replace(now, c=c, low=low, high=high, won=now.won & ~over, search=now.search + over.to(now.search.dtype))
-    return restarted(now, over, now.x)
-
-
-def pull_back(
-    attack: CWL2 | CWInf,
-    model: nn.Module,
-    goal: Goal,
-    y: Labels,
-    bound: tuple[Tensor, ...],
-    record: Record,
-    keep: Keep,
-    taken: int,
-) -> int:
-    """Bisect between each image and its nearest mistake; returns the forward passes it took."""
-    everyone = torch.arange(len(y), device=y.device)
-    rows = rows_of(record.distance.isfinite() & ~record.done(everyone, keep))
-    if len(rows) == 0:
-        return 0
-    x, y, bound = record.x[rows], y[rows], picked(bound, rows)
-    far = record.x_adv[rows] - x
-    low, high = torch.zeros_like(record.distance[rows]), torch.ones_like(record.distance[rows])
-    for _ in range(attack.bisections):
-        middle = (low + high) / 2
-        at = x + column(middle, x) * far
-        z, finite = ask(model, at)
-        hit = finite & confident(attack, goal, z, y, bound)
-        record.note(rows, attack.ball.norm(at - x), at, hit, torch.where(finite, FINE, BROKEN), taken)
-        low, high = torch.where(hit, low, middle), torch.where(hit, middle, high)
-    return attack.bisections * len(rows)
+CW_LINF = AttackName(
+    CWInf,
+    "cwinf[:N]",
+    "cwinf:20",
+    rf"cwinf(?::{NUMBER})?",
+    lambda threat, n: CWInf(ball_in_norm(threat, Linf, "cwinf"), iterations=int(n or 1000), keep=threat.keep),
+    "the smallest Linf distance by Carlini and Wagner's search; N Adam steps a round, 1000 unless given",
+    "Carlini & Wagner 2017; settings of Tian et al. 2021",
+    "up to N forwards and backwards × 5 values of c × values of tau; black and white pixels move slowly",
+)
+CW_L2 = AttackName(
+    CWL2,
+    "cwl2[:N]",
+    "cwl2:20",
+    rf"cwl2(?::{NUMBER})?",
+    lambda threat, n: CWL2(ball_in_norm(threat, L2, "cwl2"), iterations=int(n or 1000), keep=threat.keep),
+    "the smallest L2 distance by Carlini and Wagner's search; N Adam steps a round, 1000 unless given",
+    "Carlini & Wagner 2017",
+    "up to N forwards and backwards × 9 values of c; black and white pixels move slowly",
+)

@@ -7,6 +7,7 @@ not; the nearest misclassified iterate is kept.
 """
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -15,19 +16,28 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from leastwise.attacks.active_set import Slope, ask, pick_rows, rows_of, slope
-from leastwise.attacks.base import BROKEN, FINE, FLAT, Keep, Outcome, call
+from leastwise.attacks.base import BROKEN, FINE, FLAT, Keep, Passes
 from leastwise.attacks.goals import CE, Goal, Targeted
-from leastwise.attacks.min_norm.search import Closest, Record, check_search, check_target, margin_goal, searched, within
-from leastwise.attacks.threats import L1, L2, Ball, Linf, Radius, column, inside, unit
+from leastwise.attacks.min_norm.search import (
+    Closest,
+    NearestMistake,
+    SearchRecord,
+    check_search,
+    check_target,
+    describe_search,
+    margin_goal,
+)
+from leastwise.attacks.naming import NUMBER, AttackName, ball_in_norm
+from leastwise.attacks.threats import L1, L2, Ball, Linf, column, unit
 from leastwise.core.noise import Noise
-from leastwise.core.types import Images, Labels, Mask, PerClass, PerExample
+from leastwise.core.types import Images, Labels, Logits, Mask, PerClass, PerExample
 
 DUAL = {Linf: 1.0, L2: 2.0, L1: math.inf}  # the order of the norm that measures gradients
 GAMMA_LEAST = 0.001
 
 
 @dataclass(frozen=True, eq=False)
-class Front:
+class RadiusState:
     """The examples still searching."""
 
     rows: Tensor  # their places in the full batch
@@ -40,8 +50,51 @@ class Front:
     noise: Noise
 
 
+class RadiusSearch(NearestMistake, contract=True):
+    """A search whose radius follows the iterates: what DDN and FMN share."""
+
+    steps: int
+    step: float
+
+    @property
+    @abstractmethod
+    def goal(self) -> Goal:
+        """What the steps climb."""
+
+    @abstractmethod
+    def first_radius(self) -> float:
+        """The radius that every search begins with."""
+
+    @abstractmethod
+    def direction(self, now: RadiusState, seen: Slope, t: int) -> Images:
+        """Where step t goes."""
+
+    @abstractmethod
+    def radius(
+        self, now: RadiusState, seen: Slope, t: int, *, hit: Mask, length: PerExample, best: PerExample
+    ) -> PerExample:
+        """The radius after step t, of points at distance `length` that are mistakes where `hit`."""
+
+    @abstractmethod
+    def onto(self, d: Images, eps: PerExample) -> Images:
+        """A perturbation brought to the radius."""
+
+    def search(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> tuple[Closest, Labels]:
+        return search_radius(self, model, x, y, noise)
+
+    def cost(self, k: int) -> Passes:
+        return Passes(self.steps + 2, self.steps)
+
+    @property
+    def last_step(self) -> int:
+        return self.steps
+
+    def has_reached(self, model: nn.Module, x: Images, z: Logits, y: Labels) -> Mask:
+        return self.goal.reached(z, y, *self.goal.bind(model, x, y))
+
+
 @dataclass(frozen=True)
-class DDN:
+class DDN(RadiusSearch):
     """Decoupled direction and norm (Rony et al., CVPR 2019), in L2.
 
     The step climbs cross-entropy, the point is then scaled to length eps, and eps changes by the factor 1 ± gamma.
@@ -64,44 +117,33 @@ class DDN:
         check_search(self.ball, (L2,), self.keep, {"the number of steps": self.steps}, positive)
 
     def __str__(self) -> str:
-        return f"DDN, {self.steps} steps, {self.ball}, {searched(self.keep, self.target)}"
+        return f"DDN, {self.steps} steps, {self.ball}, {describe_search(self.keep, self.target)}"
 
-    def __call__(self, model: nn.Module, x: Images, y: Labels, seed: int = 0) -> Images:
-        return call(self, model, x, y, seed)
-
-    def at(self, eps: Radius, step: Radius | None = None) -> "DDN":
-        return replace(self, ball=self.ball.at(eps))
-
-    def allows(self, x: Images, x_adv: Images) -> Mask:
-        return inside(self.ball, x, x_adv)
-
-    def closest(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Closest:
-        return search(self, model, x, y, noise, "last")[0]
-
-    def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
-        found, step = search(self, model, x, y, noise, self.keep)
-        return within(found, self.ball, x, step)
+    def first_radius(self) -> float:
+        return self.start
 
     @property
     def goal(self) -> Goal:
         return CE() if self.target is None else Targeted(self.target)
 
-    def direction(self, front: Front, seen: Slope, t: int) -> Images:
+    def direction(self, now: RadiusState, seen: Slope, t: int) -> Images:
         flat = seen.trouble == FLAT
         if not bool(flat.any()):
             return seen.gradient
-        aimless = front.noise.fork("flat", t).normal(tuple(front.x.shape[1:]), front.x.dtype)
+        aimless = now.noise.fork("flat", t).normal(tuple(now.x.shape[1:]), now.x.dtype)
         return torch.where(flat.view(-1, 1, 1, 1), aimless, seen.gradient)
 
-    def radius(self, front: Front, seen: Slope, hit: Mask, length: PerExample, best: PerExample, t: int) -> PerExample:
-        return torch.where(hit, front.eps * (1 - self.gamma), front.eps * (1 + self.gamma))
+    def radius(
+        self, now: RadiusState, seen: Slope, t: int, *, hit: Mask, length: PerExample, best: PerExample
+    ) -> PerExample:
+        return torch.where(hit, now.eps * (1 - self.gamma), now.eps * (1 + self.gamma))
 
     def onto(self, d: Images, eps: PerExample) -> Images:
         return d * column(eps / self.ball.norm(d).clamp_min(torch.finfo(d.dtype).tiny), d)
 
 
 @dataclass(frozen=True)
-class FMN:
+class FMN(RadiusSearch):
     """Fast minimum norm (Pintor et al., NeurIPS 2021), in Linf, L2 or L1.
 
     The step climbs the margin loss and the point is projected on the ball of radius eps, which is
@@ -129,39 +171,28 @@ class FMN:
         check_search(self.ball, tuple(DUAL), self.keep, {"the number of steps": self.steps}, positive)
 
     def __str__(self) -> str:
-        return f"FMN, {self.steps} steps, {self.ball}, {searched(self.keep, self.target)}"
+        return f"FMN, {self.steps} steps, {self.ball}, {describe_search(self.keep, self.target)}"
 
-    def __call__(self, model: nn.Module, x: Images, y: Labels, seed: int = 0) -> Images:
-        return call(self, model, x, y, seed)
-
-    def at(self, eps: Radius, step: Radius | None = None) -> "FMN":
-        return replace(self, ball=self.ball.at(eps))
-
-    def allows(self, x: Images, x_adv: Images) -> Mask:
-        return inside(self.ball, x, x_adv)
-
-    def closest(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Closest:
-        return search(self, model, x, y, noise, "last")[0]
-
-    def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
-        found, step = search(self, model, x, y, noise, self.keep)
-        return within(found, self.ball, x, step)
+    def first_radius(self) -> float:
+        return 0.0
 
     @property
     def goal(self) -> Goal:
         return margin_goal(self.target)
 
-    def direction(self, front: Front, seen: Slope, t: int) -> Images:
+    def direction(self, now: RadiusState, seen: Slope, t: int) -> Images:
         return seen.gradient
 
-    def radius(self, front: Front, seen: Slope, hit: Mask, length: PerExample, best: PerExample, t: int) -> PerExample:
+    def radius(
+        self, now: RadiusState, seen: Slope, t: int, *, hit: Mask, length: PerExample, best: PerExample
+    ) -> PerExample:
         gamma = cosine(self.gamma, GAMMA_LEAST, t, self.steps)
         order = DUAL[type(self.ball)]
         steepness = torch.linalg.vector_norm(seen.gradient.flatten(1), order, dim=1, dtype=torch.float64)
         boundary = length + seen.score.abs() / steepness.clamp_min(torch.finfo(torch.float64).tiny)
-        larger = front.eps * (1 + gamma)
+        larger = now.eps * (1 + gamma)
         missed = torch.where(best.isfinite(), larger, torch.maximum(larger, boundary))
-        return torch.where(hit, torch.minimum(front.eps * (1 - gamma), best), missed)
+        return torch.where(hit, torch.minimum(now.eps * (1 - gamma), best), missed)
 
     def onto(self, d: Images, eps: PerExample) -> Images:
         return self.ball.at(eps).project(d)
@@ -171,46 +202,44 @@ def cosine(first: float, last: float, t: int, steps: int) -> float:
     return last + (first - last) * (1 + math.cos(math.pi * t / steps)) / 2
 
 
-def search(
-    attack: DDN | FMN, model: nn.Module, x: Images, y: Labels, noise: Noise, keep: Keep
-) -> tuple[Closest, Labels]:
+def search_radius(attack: RadiusSearch, model: nn.Module, x: Images, y: Labels, noise: Noise) -> tuple[Closest, Labels]:
     """The nearest mistakes, and after how many gradients each was first inside the ball."""
     check_target(attack.target, y)
-    ball, goal, record = attack.ball, attack.goal, Record.of(attack.ball, x)
+    ball, goal, record = attack.ball, attack.goal, SearchRecord.of(attack.ball, x)
     most = ball.norm(torch.maximum(x, 1 - x)).double()
-    front = Front(
+    now = RadiusState(
         rows=torch.arange(len(x), device=x.device),
         x=x,
         y=y,
         at=x,
         bound=goal.bind(model, x, y),
-        eps=torch.full_like(most, attack.start if isinstance(attack, DDN) else 0.0),
+        eps=torch.full_like(most, attack.first_radius()),
         most=most,
         noise=noise,
     )
     passes = 0
     for t in range(attack.steps):
-        if len(front.rows) == 0:
+        if len(now.rows) == 0:
             break
-        passes += len(front.rows)
-        seen = slope(model, goal, front.at, front.bound)
-        hit = ~seen.broken & goal.reached(seen.z, front.y, *front.bound)
-        d = front.at - front.x
+        passes += len(now.rows)
+        seen = slope(model, goal, now.at, now.bound)
+        hit = ~seen.broken & goal.reached(seen.z, now.y, *now.bound)
+        d = now.at - now.x
         length = ball.norm(d)
-        record.note(front.rows, length, front.at, hit, seen.trouble, t)
-        done = record.done(front.rows, keep)
-        eps = attack.radius(front, seen, hit, length, record.distance[front.rows], t)
-        eps = torch.minimum(eps.nan_to_num(nan=math.inf), front.most)  # NaN where the logits are
-        d += cosine(attack.step, attack.step / 100, t, attack.steps) * unit(attack.direction(front, seen, t))
-        front = replace(front, eps=eps, at=(front.x + attack.onto(d, eps)).clamp(0, 1))
+        record.note(now.rows, length, now.at, hit, seen.trouble, t)
+        done = record.done(now.rows, attack.keep)
+        eps = attack.radius(now, seen, t, hit=hit, length=length, best=record.distance[now.rows])
+        eps = torch.minimum(eps.nan_to_num(nan=math.inf), now.most)  # NaN where the logits are
+        d += cosine(attack.step, attack.step / 100, t, attack.steps) * unit(attack.direction(now, seen, t))
+        now = replace(now, eps=eps, at=(now.x + attack.onto(d, eps)).clamp(0, 1))
         if bool(done.any()):
-            front = pick_rows(front, rows_of(~done))
-    forwards = passes + len(front.rows)
-    if len(front.rows) > 0:
-        z, finite = ask(model, front.at)
-        hit = finite & goal.reached(z, front.y, *front.bound)
+            now = pick_rows(now, rows_of(~done))
+    forwards = passes + len(now.rows)
+    if len(now.rows) > 0:
+        z, finite = ask(model, now.at)
+        hit = finite & goal.reached(z, now.y, *now.bound)
         trouble = torch.where(finite, FINE, BROKEN)
-        record.note(front.rows, ball.norm(front.at - front.x), front.at, hit, trouble, attack.steps)
+        record.note(now.rows, ball.norm(now.at - now.x), now.at, hit, trouble, attack.steps)
     return record.closest(forwards, passes), record.step
 
 
@@ -234,3 +263,25 @@ def survival(distance: PerExample, y: Labels, k: int, radii: tuple[float, ...]) 
     beyond = distance[None] > torch.tensor(radii, dtype=torch.float64, device=distance.device)[:, None]
     members = torch.nn.functional.one_hot(y, k).double()
     return beyond.double() @ members / members.sum(dim=0)
+
+
+DDN_STEPS = AttackName(
+    DDN,
+    "ddn[:N]",
+    "ddn:10",
+    rf"ddn(?::{NUMBER})?",
+    lambda threat, n: DDN(ball_in_norm(threat, L2, "ddn"), steps=int(n or 100), keep=threat.keep),
+    "decoupled direction and norm: the smallest L2 distance in N steps, 100 unless given",
+    "Rony et al. 2019",
+    "at most N + 1 forwards, N backwards",
+)
+FMN_STEPS = AttackName(
+    FMN,
+    "fmn[:N]",
+    "fmn:10",
+    rf"fmn(?::{NUMBER})?",
+    lambda threat, n: FMN(threat.ball, steps=int(n or 100), keep=threat.keep),
+    "fast minimum norm: the smallest distance in N steps, 100 unless given",
+    "Pintor et al. 2021",
+    "at most N + 1 forwards, N backwards",
+)

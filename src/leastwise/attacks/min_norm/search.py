@@ -1,14 +1,17 @@
 """What searches for the nearest mistake share: what they climb, what they have found, the checks of their settings."""
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import NamedTuple, get_args
 
 import torch
+from torch import nn
 
-from leastwise.attacks.base import NEVER, Keep, Outcome, outcome
+from leastwise.attacks.base import NEVER, BallAttack, Keep, Outcome, make_outcome
 from leastwise.attacks.goals import Goal, Margin, TargetedMargin
 from leastwise.attacks.threats import Ball
+from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Mask, PerExample, Rows
 
 
@@ -22,12 +25,30 @@ class Closest(NamedTuple):
     trouble: Labels  # FLAT or BROKEN where finding none may mean little
 
 
-def within(found: Closest, ball: Ball, x: Images, step: Labels) -> Outcome:
+def outcome_in_ball(found: Closest, ball: Ball, x: Images, *, step: Labels) -> Outcome:
     """The outcome at a radius: fooled where the nearest mistake is inside the ball, the image itself elsewhere."""
     eps = torch.as_tensor(ball.eps, dtype=torch.float64, device=x.device)
     fooled = found.distance.double() <= eps
     x_adv = torch.where(fooled.view(-1, 1, 1, 1), found.x_adv, x)
-    return outcome(x_adv, fooled, step, found.forwards, found.backwards, found.trouble)
+    return make_outcome(x_adv, fooled, step, forwards=found.forwards, backwards=found.backwards, trouble=found.trouble)
+
+
+class NearestMistake(BallAttack, contract=True):
+    """An attack that looks for the nearest mistake, and counts it if it is in the ball."""
+
+    target: Labels | None  # a class per example to go to, instead of any mistake
+
+    @abstractmethod
+    def search(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> tuple[Closest, Labels]:
+        """The nearest mistakes, and after how many gradients each was first inside the ball."""
+
+    def closest(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Closest:
+        """The nearest mistakes, whether they are in the ball or not."""
+        return self.to_the_end().search(model, x, y, noise)[0]
+
+    def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
+        found, step = self.search(model, x, y, noise)
+        return outcome_in_ball(found, self.ball, x, step=step)
 
 
 def margin_goal(target: Labels | None) -> Goal:
@@ -36,7 +57,7 @@ def margin_goal(target: Labels | None) -> Goal:
 
 
 @dataclass(frozen=True, eq=False)
-class Record:
+class SearchRecord:
     """The nearest mistakes so far, one row per example of the whole batch, written in place."""
 
     ball: Ball
@@ -48,7 +69,7 @@ class Record:
     trouble: Labels
 
     @classmethod
-    def of(cls, ball: Ball, x: Images) -> "Record":
+    def of(cls, ball: Ball, x: Images) -> "SearchRecord":
         eps = torch.as_tensor(ball.eps, dtype=torch.float64, device=x.device).expand(len(x))
         step = torch.full((len(x),), NEVER, device=x.device)
         return cls(ball, x, x.clone(), torch.full_like(eps, math.inf), eps, step, torch.zeros_like(step))
@@ -92,7 +113,7 @@ def check_target(target: Rows | None, y: Labels) -> None:
         raise ValueError(f"there must be one target class per image, but saw {len(target)} for {len(y)} images")
 
 
-def searched(keep: Keep, target: Labels | None) -> str:
+def describe_search(keep: Keep, target: Labels | None) -> str:
     """The end of an attack's description."""
     towards = "the nearest mistake" if target is None else "the nearest point of a target class"
     return f"{towards}, until inside the ball" if keep == "fooled" else f"{towards} of the whole search"

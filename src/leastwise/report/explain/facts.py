@@ -20,7 +20,7 @@ from leastwise.insight.explain import Explanation, explain_classes
 from leastwise.insight.features import Moments, inter_class_similarity, intra_class_variance, most_similar
 from leastwise.insight.homing import estimate_homing_gain, measure_homing
 from leastwise.insight.outputs import cvc, entropy, find_extremes
-from leastwise.report.security_curves import clean as clean_conditions
+from leastwise.report.security_curves import clean_conditions
 from leastwise.report.weakest import find_attackers_pick
 
 SCHEMA = 2

@@ -3,11 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from leastwise.attacks.registry import Named, found
+from leastwise.attacks.naming import AttackName
+from leastwise.attacks.registry import find_name
 
 
 @dataclass(frozen=True)
-class Work:
+class CitedWork:
     """A publication; `link` is where a reader finds it."""
 
     key: str
@@ -28,39 +29,39 @@ class Work:
     def bibtex(self) -> str:
         where = "journal" if self.kind == "article" else "booktitle"
         rows = {"author": self.authors, "title": f"{{{self.title}}}", where: self.place, "year": str(self.year)}
-        body = ",\n".join(f"  {name} = {{{text(value)}}}" for name, value in rows.items())
+        body = ",\n".join(f"  {name} = {{{escape_bibtex(value)}}}" for name, value in rows.items())
         return f"@{self.kind}{{{self.key},\n{body},\n  url = {{{self.link}}}\n}}"
 
 
-def text(value: str) -> str:
+def escape_bibtex(value: str) -> str:
     return value.replace("&", r"\&").replace("%", r"\%")
 
 
-def arxiv(number: str) -> str:
+def arxiv_link(number: str) -> str:
     return f"https://arxiv.org/abs/{number}"
 
 
 # Keyed by how the table of attacks names a paper, so that a new attack without an entry fails a test.
-WORKS: dict[str, Work] = {
-    "Goodfellow et al. 2015": Work(
+WORKS: dict[str, CitedWork] = {
+    "Goodfellow et al. 2015": CitedWork(
         "goodfellow2015explaining",
         "inproceedings",
         "Goodfellow, Ian J. and Shlens, Jonathon and Szegedy, Christian",
         "Explaining and Harnessing Adversarial Examples",
         "International Conference on Learning Representations",
         2015,
-        arxiv("1412.6572"),
+        arxiv_link("1412.6572"),
     ),
-    "Tian et al. 2021": Work(
+    "Tian et al. 2021": CitedWork(
         "tian2021analysis",
         "inproceedings",
         "Tian, Qi and Kuang, Kun and Jiang, Kelu and Wu, Fei and Wang, Yisen",
         "Analysis and Applications of Class-wise Robustness in Adversarial Training",
         "ACM SIGKDD Conference on Knowledge Discovery and Data Mining",
         2021,
-        arxiv("2105.14240"),
+        arxiv_link("2105.14240"),
     ),
-    "Tramèr et al. 2018": Work(
+    "Tramèr et al. 2018": CitedWork(
         "tramer2018ensemble",
         "inproceedings",
         "Tramèr, Florian and Kurakin, Alexey and Papernot, Nicolas and Goodfellow, Ian and Boneh, Dan and "
@@ -68,45 +69,45 @@ WORKS: dict[str, Work] = {
         "Ensemble Adversarial Training: Attacks and Defenses",
         "International Conference on Learning Representations",
         2018,
-        arxiv("1705.07204"),
+        arxiv_link("1705.07204"),
     ),
-    "Madry et al. 2018": Work(
+    "Madry et al. 2018": CitedWork(
         "madry2018towards",
         "inproceedings",
         "Madry, Aleksander and Makelov, Aleksandar and Schmidt, Ludwig and Tsipras, Dimitris and Vladu, Adrian",
         "Towards Deep Learning Models Resistant to Adversarial Attacks",
         "International Conference on Learning Representations",
         2018,
-        arxiv("1706.06083"),
+        arxiv_link("1706.06083"),
     ),
-    "Dong et al. 2018": Work(
+    "Dong et al. 2018": CitedWork(
         "dong2018boosting",
         "inproceedings",
         "Dong, Yinpeng and Liao, Fangzhou and Pang, Tianyu and Su, Hang and Zhu, Jun and Hu, Xiaolin and Li, Jianguo",
         "Boosting Adversarial Attacks with Momentum",
         "IEEE Conference on Computer Vision and Pattern Recognition",
         2018,
-        arxiv("1710.06081"),
+        arxiv_link("1710.06081"),
     ),
-    "Carlini & Wagner 2017": Work(
+    "Carlini & Wagner 2017": CitedWork(
         "carlini2017towards",
         "inproceedings",
         "Carlini, Nicholas and Wagner, David",
         "Towards Evaluating the Robustness of Neural Networks",
         "IEEE Symposium on Security and Privacy",
         2017,
-        arxiv("1608.04644"),
+        arxiv_link("1608.04644"),
     ),
-    "Zhang et al. 2019": Work(
+    "Zhang et al. 2019": CitedWork(
         "zhang2019theoretically",
         "inproceedings",
         "Zhang, Hongyang and Yu, Yaodong and Jiao, Jiantao and Xing, Eric and El Ghaoui, Laurent and Jordan, Michael",
         "Theoretically Principled Trade-off between Robustness and Accuracy",
         "International Conference on Machine Learning",
         2019,
-        arxiv("1901.08573"),
+        arxiv_link("1901.08573"),
     ),
-    "Zhang et al. 2020": Work(
+    "Zhang et al. 2020": CitedWork(
         "zhang2020attacks",
         "inproceedings",
         "Zhang, Jingfeng and Xu, Xilie and Han, Bo and Niu, Gang and Cui, Lizhen and Sugiyama, Masashi and "
@@ -114,36 +115,36 @@ WORKS: dict[str, Work] = {
         "Attacks Which Do Not Kill Training Make Adversarial Learning Stronger",
         "International Conference on Machine Learning",
         2020,
-        arxiv("2002.11242"),
+        arxiv_link("2002.11242"),
     ),
-    "Croce & Hein 2020": Work(
+    "Croce & Hein 2020": CitedWork(
         "croce2020reliable",
         "inproceedings",
         "Croce, Francesco and Hein, Matthias",
         "Reliable Evaluation of Adversarial Robustness with an Ensemble of Diverse Parameter-free Attacks",
         "International Conference on Machine Learning",
         2020,
-        arxiv("2003.01690"),
+        arxiv_link("2003.01690"),
     ),
-    "Croce & Hein 2020 (FAB)": Work(
+    "Croce & Hein 2020 (FAB)": CitedWork(
         "croce2020minimally",
         "inproceedings",
         "Croce, Francesco and Hein, Matthias",
         "Minimally Distorted Adversarial Examples with a Fast Adaptive Boundary Attack",
         "International Conference on Machine Learning",
         2020,
-        arxiv("1907.02044"),
+        arxiv_link("1907.02044"),
     ),
-    "Andriushchenko et al. 2020": Work(
+    "Andriushchenko et al. 2020": CitedWork(
         "andriushchenko2020square",
         "inproceedings",
         "Andriushchenko, Maksym and Croce, Francesco and Flammarion, Nicolas and Hein, Matthias",
         "Square Attack: a Query-efficient Black-box Adversarial Attack via Random Search",
         "European Conference on Computer Vision",
         2020,
-        arxiv("1912.00049"),
+        arxiv_link("1912.00049"),
     ),
-    "Rony et al. 2019": Work(
+    "Rony et al. 2019": CitedWork(
         "rony2019decoupling",
         "inproceedings",
         "Rony, Jérôme and Hafemann, Luiz G. and Oliveira, Luiz S. and Ben Ayed, Ismail and Sabourin, Robert and "
@@ -151,18 +152,18 @@ WORKS: dict[str, Work] = {
         "Decoupling Direction and Norm for Efficient Gradient-Based L2 Adversarial Attacks and Defenses",
         "IEEE Conference on Computer Vision and Pattern Recognition",
         2019,
-        arxiv("1811.09600"),
+        arxiv_link("1811.09600"),
     ),
-    "Pintor et al. 2021": Work(
+    "Pintor et al. 2021": CitedWork(
         "pintor2021fast",
         "inproceedings",
         "Pintor, Maura and Roli, Fabio and Brendel, Wieland and Biggio, Battista",
         "Fast Minimum-norm Adversarial Attacks through Adaptive Norm Constraints",
         "Advances in Neural Information Processing Systems",
         2021,
-        arxiv("2102.12827"),
+        arxiv_link("2102.12827"),
     ),
-    "Li et al. 2019": Work(
+    "Li et al. 2019": CitedWork(
         "li2019nattack",
         "inproceedings",
         "Li, Yandong and Li, Lijun and Wang, Liqiang and Zhang, Tong and Gong, Boqing",
@@ -170,27 +171,27 @@ WORKS: dict[str, Work] = {
         "Networks",
         "International Conference on Machine Learning",
         2019,
-        arxiv("1905.00441"),
+        arxiv_link("1905.00441"),
     ),
-    "Hendrycks & Dietterich 2019": Work(
+    "Hendrycks & Dietterich 2019": CitedWork(
         "hendrycks2019benchmarking",
         "inproceedings",
         "Hendrycks, Dan and Dietterich, Thomas",
         "Benchmarking Neural Network Robustness to Common Corruptions and Perturbations",
         "International Conference on Learning Representations",
         2019,
-        arxiv("1903.12261"),
+        arxiv_link("1903.12261"),
     ),
-    "Benz et al. 2021": Work(
+    "Benz et al. 2021": CitedWork(
         "benz2021robustness",
         "inproceedings",
         "Benz, Philipp and Zhang, Chaoning and Karjauv, Adil and Kweon, In So",
         "Robustness May Be at Odds with Fairness: An Empirical Study on Class-wise Accuracy",
         "NeurIPS 2020 Workshop on Pre-registration in Machine Learning, PMLR 148",
         2021,
-        arxiv("2010.13365"),
+        arxiv_link("2010.13365"),
     ),
-    "Wilson 1927": Work(
+    "Wilson 1927": CitedWork(
         "wilson1927probable",
         "article",
         "Wilson, Edwin B.",
@@ -199,7 +200,7 @@ WORKS: dict[str, Work] = {
         1927,
         "https://doi.org/10.1080/01621459.1927.10502953",
     ),
-    "McNemar 1947": Work(
+    "McNemar 1947": CitedWork(
         "mcnemar1947note",
         "article",
         "McNemar, Quinn",
@@ -208,7 +209,7 @@ WORKS: dict[str, Work] = {
         1947,
         "https://doi.org/10.1007/BF02295996",
     ),
-    "Holm 1979": Work(
+    "Holm 1979": CitedWork(
         "holm1979simple",
         "article",
         "Holm, Sture",
@@ -217,7 +218,7 @@ WORKS: dict[str, Work] = {
         1979,
         "https://www.jstor.org/stable/4615733",
     ),
-    "Bonett & Price 2012": Work(
+    "Bonett & Price 2012": CitedWork(
         "bonett2012adjusted",
         "article",
         "Bonett, Douglas G. and Price, Robert M.",
@@ -232,29 +233,31 @@ ALWAYS = ("Wilson 1927", "Tian et al. 2021", "Benz et al. 2021")  # intervals; C
 COMPARING = ("McNemar 1947", "Holm 1979", "Bonett & Price 2012")
 
 
-def row_of(condition: str) -> Named | None:
+def find_row(condition: str) -> AttackName | None:
     """The row of the attack table, or nothing for a condition of the user's own."""
     try:
-        return found(condition)[0]
+        return find_name(condition)[0]
     except ValueError:
         return None
 
 
-def papers(paper: str) -> tuple[str, ...]:
+def find_papers(paper: str) -> tuple[str, ...]:
     """The works that a `paper` cell of the attack table names."""
     return tuple(
         name for name in WORKS if name in paper and not any(o != name and name in o and o in paper for o in WORKS)
     )
 
 
-def used(conditions: Iterable[str], comparing: bool) -> tuple[Work, ...]:
+def find_works(conditions: Iterable[str], comparing: bool) -> tuple[CitedWork, ...]:
     """What the page rests on, each once, in the order of the table above."""
-    rows = [row for name in conditions if (row := row_of(name)) is not None]
+    rows = [row for name in conditions if (row := find_row(name)) is not None]
     named = (
-        {name for row in rows for name in papers(row.paper)} | set(ALWAYS) | (set(COMPARING) if comparing else set())
+        {name for row in rows for name in find_papers(row.paper)}
+        | set(ALWAYS)
+        | (set(COMPARING) if comparing else set())
     )
     return tuple(work for name, work in WORKS.items() if name in named)
 
 
-def bibtex(works: Iterable[Work]) -> str:
+def make_bibtex(works: Iterable[CitedWork]) -> str:
     return "\n\n".join(work.bibtex for work in works) + "\n"

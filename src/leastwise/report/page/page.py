@@ -14,9 +14,9 @@ from leastwise.report.condition_stats import ConditionStats, certainty_sentences
 from leastwise.report.explain.facts import collect_facts
 from leastwise.report.export import table_csv, table_latex, table_markdown, write_csv, write_parquet
 from leastwise.report.html import number_figures, render_page
-from leastwise.report.page.citations import bibtex, row_of, used
+from leastwise.report.page.citations import find_row, find_works, make_bibtex
 from leastwise.report.results import AuditedModel
-from leastwise.report.security_curves import curves
+from leastwise.report.security_curves import make_curves
 from leastwise.report.terminal.table import what_changed
 from leastwise.report.text import percent, span
 from leastwise.report.weakest import find_attackers_pick
@@ -41,7 +41,7 @@ def make_page(models: Sequence[AuditedModel], title: str = "Class-wise robustnes
     alike = agreement_section(made, specs)
     views = [describe_model(model, made[model.name], specs=specs, exports=exports) for model in models]
     conditions = list(dict.fromkeys(name for model in models for name in model.evidence.conditions))
-    works = used(conditions, bool(comparisons))
+    works = find_works(conditions, bool(comparisons))
     return render_page(
         "page.html.j2",
         {
@@ -50,9 +50,9 @@ def make_page(models: Sequence[AuditedModel], title: str = "Class-wise robustnes
             "comparisons": comparisons,
             "agreement": alike,
             "unpaired": [m.name for m in models[1:] if not same_images(models[0].evidence, m.evidence)],
-            "methods": [(name, row_of(name)) for name in conditions],
+            "methods": [(name, find_row(name)) for name in conditions],
             "works": works,
-            "bibtex": bibtex(works),
+            "bibtex": make_bibtex(works),
             "confidence": f"{100 * CONFIDENCE:g} %",
         },
         specs=specs,
@@ -123,7 +123,7 @@ def describe_model(
             for pair in top_pairs(evidence, chosen.condition)
         ],
         "reach": number_figures(reachability_figures(evidence), specs),
-        "curve": number_figures([curve_figure(evidence, one) for one in curves(evidence)], specs),
+        "curve": number_figures([curve_figure(evidence, one) for one in make_curves(evidence)], specs),
         "explained": None if made is None else describe_explained(made, specs),
         "warnings": cautions(evidence),
         "conditions": list(evidence.conditions),

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from leastwise.attacks.pgd import PGD, climb, open_front
+from leastwise.attacks.pgd import PGD, climb, start_state
 from leastwise.core.losses import ce, entropy, kl
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Logits, PerExample
@@ -33,7 +33,7 @@ class BAT(Objective):
     patience: int = 1
 
     def craft(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> tuple[Images, Images]:
-        front = open_front(self.attack, model, x, y, noise)
+        front = start_state(self.attack, model, x, y, noise)
         last_right, after, previous = front.at, front.at, x
         since = torch.full_like(y, -1)  # steps since the first mistake
         for step in range(self.attack.steps + 1):

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from leastwise.attacks.goals import CE
-from leastwise.attacks.pgd import PGD, Gaussian
+from leastwise.attacks.pgd import PGD
+from leastwise.attacks.starts import Gaussian
 from leastwise.attacks.threats import Ball, Radius
 from leastwise.core.losses import ce, kl, other_logits
 from leastwise.core.noise import Noise

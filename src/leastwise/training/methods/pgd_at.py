@@ -6,7 +6,8 @@ from typing import ClassVar
 from torch import nn
 
 from leastwise.attacks.goals import CE
-from leastwise.attacks.pgd import PGD, Uniform
+from leastwise.attacks.pgd import PGD
+from leastwise.attacks.starts import Uniform
 from leastwise.attacks.threats import Ball, Radius
 from leastwise.core.losses import SmoothingConvention
 from leastwise.core.noise import Noise

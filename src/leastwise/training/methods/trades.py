@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from leastwise.attacks.goals import KL
-from leastwise.attacks.pgd import PGD, Gaussian
+from leastwise.attacks.pgd import PGD
+from leastwise.attacks.starts import Gaussian
 from leastwise.core.losses import SmoothingConvention, kl
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Logits, PerExample

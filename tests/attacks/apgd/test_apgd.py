@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from leastwise.attacks.active_set import rows_of
-from leastwise.attacks.apgd.attack import APGD, checkpoints
+from leastwise.attacks.apgd.apgd import APGD, checkpoints
 from leastwise.attacks.base import NEVER
 from leastwise.attacks.goals import CE, DLR, Goal, TargetedDLR
 from leastwise.attacks.threats import L1, L2, Ball, Linf

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from leastwise.attacks.base import BROKEN, FINE, FLAT, NEVER
-from leastwise.attacks.fab.attack import FAB, Found, Front, nearest, random_start
+from leastwise.attacks.fab.fab import FAB, BoundaryRecord, FABState, look_nearest, random_start
 from leastwise.attacks.fab.hyperplane import dual_norm
-from leastwise.attacks.min_norm.search import Closest, within
+from leastwise.attacks.min_norm.search import Closest, outcome_in_ball
 from leastwise.attacks.threats import L1, L2, Linf
 from leastwise.core.losses import margin, other_logits
 from leastwise.models.classifier import Classifier, wrap
@@ -92,7 +92,7 @@ def test_a13_fab_follows_the_class_whose_boundary_is_nearest() -> None:
     for kind in BALLS:
         distance = (z.gather(1, y[:, None]) - z) / normal.norm(p=DUAL[kind], dim=2).clamp_min(1e-9)
         best = distance.scatter(1, y[:, None], math.inf).argmin(1)
-        seen, gradients = nearest(model, kind(1.0), x, y)
+        seen, gradients = look_nearest(model, kind(1.0), x, y)
         rows = torch.arange(len(x))
         assert gradients == K - 1
         assert torch.allclose(seen.gradient.flatten(1), normal[rows, best])
@@ -261,8 +261,8 @@ def test_only_later_restarts_are_random_and_start_at_half_the_radius() -> None:
     distance[::2] = 0.02
     for kind in BALLS:
         zero = torch.zeros_like(y)
-        found = Found(x.clone(), distance, zero, zero, torch.full_like(distance, 0.05))
-        front = Front(torch.arange(len(x)), x, y, x, None, (), kind(0.05))
+        found = BoundaryRecord(x.clone(), distance, zero, zero, torch.full_like(distance, 0.05))
+        front = FABState(torch.arange(len(x)), x, y, x, None, (), kind(0.05))
         away = front.ball.norm(random_start(front, found, noise_for(x)) - x)
         assert torch.allclose(away, torch.where(distance < 1, 0.01, 0.025).double())
 
@@ -350,7 +350,7 @@ def test_within_keeps_only_what_is_in_the_ball() -> None:
     distance = torch.tensor([0.0, 0.1, 0.3, math.inf])
     found = Closest(x_adv, distance, 7, 5, torch.tensor([FINE, FLAT, FLAT, BROKEN]))
     for eps in (0.2, torch.tensor([0.2, 0.1, 0.2, 1.0])):
-        outcome = within(found, Linf(eps), x, torch.tensor([0, 3, 4, 5]))
+        outcome = outcome_in_ball(found, Linf(eps), x, step=torch.tensor([0, 3, 4, 5]))
         assert outcome.fooled.tolist() == [True, True, False, False] and outcome.step.tolist() == [0, 3, NEVER, NEVER]
         assert torch.equal(outcome.x_adv, torch.cat((x_adv[:2], x[2:])))
         assert outcome.trouble.tolist() == [FINE, FINE, FLAT, BROKEN]
@@ -387,7 +387,7 @@ def test_runs_side_by_side_are_runs_in_order(keep: str, monkeypatch: pytest.Monk
     model, x, y = mixed()
     attack = FAB(Linf(0.02), steps=8, targets=3, keep=keep, room=1000)
     beside = attack.run(model, x, y, noise_for(x))
-    monkeypatch.setattr("leastwise.attacks.fab.attack.abreast", lambda *counts: 1)
+    monkeypatch.setattr("leastwise.attacks.fab.fab.runs_per_pass", lambda *counts: 1)
     in_order = attack.run(model, x, y, noise_for(x))
     assert torch.allclose(beside.x_adv, in_order.x_adv, atol=1e-9)
     assert torch.equal(beside.step, in_order.step) and torch.equal(beside.trouble, in_order.trouble)

@@ -27,13 +27,14 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from leastwise.attacks.active_set import abreast, pick_rows, rows_of
+from leastwise.attacks.active_set import pick_rows, rows_of, runs_per_pass
 from leastwise.attacks.apgd.ascent import Case, Plan, climb, look
-from leastwise.attacks.apgd.l1 import checks, onto_ball_and_box, phases, sparse
-from leastwise.attacks.base import NEVER, Keep, Outcome, call, outcome
-from leastwise.attacks.combine import after, pick_outcome
-from leastwise.attacks.goals import CE, Goal, TargetedDLR, mistaken
-from leastwise.attacks.threats import L1, L2, Ball, Linf, Radius, column, inside, unit
+from leastwise.attacks.apgd.l1 import check_steps, make_sparse, phases, project_onto_ball_and_box
+from leastwise.attacks.base import NEVER, GoalAttack, Keep, Outcome, Passes, make_outcome
+from leastwise.attacks.combine import merge_outcomes, pick_outcome
+from leastwise.attacks.goals import AUTOATTACK_TARGETS, CE, DLR, Goal, Targeted, TargetedDLR, is_mistaken
+from leastwise.attacks.naming import AttackName
+from leastwise.attacks.threats import L1, L2, Ball, Linf, column, unit
 from leastwise.core.losses import other_logits
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Mask, PerExample, Rows
@@ -44,14 +45,15 @@ MOMENTUM = 0.75  # a: the weight of the new step; the rest is the last one's
 
 
 @dataclass(frozen=True)
-class APGD:
+class APGD(GoalAttack):
     """`keep="last"` returns the last misclassified iterate, `keep="fooled"` the first (the clean image counts too).
 
     Survivors get the point of the highest score in their last run. With `targets` the goal is the targeted DLR, toward
     at most so many classes, and `goal` is not used. Every target and restart is a run of its own on what still stands;
     `step` of the outcome counts through them. `eot` is the number of passes over which the gradient of a model with
     randomness of its own is averaged; that randomness is seeded from the noise and leaves torch's generator as it was,
-    but, unlike ours, depends on who else is in the batch. `share` of an L1 ball is not used: sparsity adapts.
+    but, unlike ours, depends on who else is in the batch. `share` of an L1 ball is not used: sparsity adapts. The step
+    follows from the radius: `at` uses none that is given.
     """
 
     recipe_name: ClassVar[str] = "APGD"
@@ -91,25 +93,31 @@ class APGD:
         parts.append(f"the {'first' if self.keep == 'fooled' else 'last'} misclassified iterate counts")
         return ", ".join(parts)
 
-    def __call__(self, model: nn.Module, x: Images, y: Labels, seed: int = 0) -> Images:
-        return call(self, model, x, y, seed)
+    def cost(self, k: int) -> Passes:
+        runs = self.restarts * (max(1, min(self.targets, k - 1)) if self.targets else 1)
+        ends = 3 if isinstance(self.ball, L1) else 1  # L1 begins anew at three radii; the end of each is only asked
+        asked = self.eot * (1 + runs * (self.steps + ends))
+        return Passes(self.goal.clean_forwards + asked, self.eot * runs * self.steps)
 
-    def at(self, eps: Radius, step: Radius | None = None) -> "APGD":
-        """Another radius. The step follows from it: one that is given is not used."""
-        return replace(self, ball=self.ball.at(eps))
+    @property
+    def last_step(self) -> int:
+        return self.steps
 
-    def allows(self, x: Images, x_adv: Images) -> Mask:
-        return inside(self.ball, x, x_adv)
+    def with_room(self, room: int) -> "APGD":
+        return replace(self, room=room)
+
+    def toward(self, target: Labels) -> "APGD":
+        return replace(self, goal=Targeted(target), targets=0, keep="fooled")
 
     def notes(self, k: int) -> tuple[str, ...]:
         if not self.targets:
-            return self.goal.notes(k) if hasattr(self.goal, "notes") else ()
+            return super().notes(k)
         few = f"the targeted DLR of APGD-T needs 4 classes and there are {k}: z_target - z_label is climbed instead"
         return (few,) if k < 4 else ()
 
     def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
-        with contained(noise):
-            return toward_targets(self, model, x, y, noise) if self.targets else away(self, model, x, y, noise)
+        with seed_model_randomness(noise):
+            return run_targeted(self, model, x, y, noise) if self.targets else run_untargeted(self, model, x, y, noise)
 
 
 def checkpoints(steps: int) -> tuple[int, ...]:
@@ -124,7 +132,7 @@ def checkpoints(steps: int) -> tuple[int, ...]:
 
 
 @contextmanager
-def contained(noise: Noise) -> Iterator[None]:
+def seed_model_randomness(noise: Noise) -> Iterator[None]:
     """A model that draws from torch's generators draws the same again, and leaves them as they were."""
     device = noise.ids.device
     seed = int(noise.fork("passes").words((1,)).sum())
@@ -136,28 +144,32 @@ def contained(noise: Noise) -> Iterator[None]:
         yield
 
 
-def away(attack: APGD, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
+def run_untargeted(attack: APGD, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
     """From the label to anything else, or wherever the goal leads."""
     case = Case(attack.goal, attack.goal.bind(model, x, y), x, y, attack.ball, noise)
-    found = nobody(x, y)._replace(forwards=len(x) * attack.goal.clean_forwards)
+    found = nothing_found(x, y)._replace(forwards=len(x) * attack.goal.clean_forwards)
     if attack.keep == "fooled":
         seen = look(model, case.goal, x, case.bound, attack.eot, climbing=False)
         wrong = ~seen.broken & case.goal.reached(seen.z, y, *case.bound)
         forwards = found.forwards + len(x) * attack.eot
-        found = outcome(x.clone(), wrong, torch.zeros_like(y), forwards, 0, seen.trouble)
-    return all_runs(attack, model, case, None, found)
+        found = make_outcome(
+            x.clone(), wrong, torch.zeros_like(y), forwards=forwards, backwards=0, trouble=seen.trouble
+        )
+    return run_all(attack, model, case, None, found)
 
 
-def toward_targets(attack: APGD, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
+def run_targeted(attack: APGD, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
     """Toward the classes that the clean image ranks highest."""
     seen = look(model, CE(), x, (y,), attack.eot, climbing=False)
-    wrong = ~seen.broken & mistaken(seen.z, y) if attack.keep == "fooled" else torch.zeros_like(seen.broken)
-    found = outcome(x.clone(), wrong, torch.zeros_like(y), len(x) * attack.eot, 0, seen.trouble)
+    wrong = ~seen.broken & is_mistaken(seen.z, y) if attack.keep == "fooled" else torch.zeros_like(seen.broken)
+    found = make_outcome(
+        x.clone(), wrong, torch.zeros_like(y), forwards=len(x) * attack.eot, backwards=0, trouble=seen.trouble
+    )
     ranked = other_logits(seen.z, y).topk(min(attack.targets, seen.z.shape[1] - 1), dim=1).indices
-    return all_runs(attack, model, Case(attack.goal, (y,), x, y, attack.ball, noise), ranked, found)
+    return run_all(attack, model, Case(attack.goal, (y,), x, y, attack.ball, noise), ranked, found)
 
 
-def all_runs(attack: APGD, model: nn.Module, case: Case, ranked: Ranked | None, found: Outcome) -> Outcome:
+def run_all(attack: APGD, model: nn.Module, case: Case, ranked: Ranked | None, found: Outcome) -> Outcome:
     """Every target and restart on what is not fooled. When few are left, several runs share their passes."""
     total = attack.restarts * (1 if ranked is None else ranked.shape[1])
     number, run = 0, run_l1 if isinstance(attack.ball, L1) else run_momentum
@@ -165,14 +177,14 @@ def all_runs(attack: APGD, model: nn.Module, case: Case, ranked: Ranked | None, 
         rows = rows_of(~found.fooled)
         if len(rows) == 0:
             break
-        count = abreast(total - number, len(rows), max(attack.room, len(case.x)))
-        more = run(attack, model, side_by_side(attack, case, ranked, rows, number, count))
-        found = in_order(found, rows, more, number, attack.steps)
+        count = runs_per_pass(total - number, len(rows), max(attack.room, len(case.x)))
+        more = run(attack, model, place_side_by_side(attack, case, ranked, rows, number, count))
+        found = merge_runs(found, rows, more, number, attack.steps)
         number += count
     return found
 
 
-def side_by_side(attack: APGD, case: Case, ranked: Ranked | None, rows: Rows, number: int, count: int) -> Case:
+def place_side_by_side(attack: APGD, case: Case, ranked: Ranked | None, rows: Rows, number: int, count: int) -> Case:
     """The case of `rows` in the runs from `number` on, one run behind the other."""
     runs = torch.arange(number, number + count, device=rows.device).repeat_interleave(len(rows))
     here = pick_rows(case, rows.repeat(count))
@@ -182,13 +194,13 @@ def side_by_side(attack: APGD, case: Case, ranked: Ranked | None, rows: Rows, nu
     return replace(here, noise=here.noise.fork("start", runs))
 
 
-def in_order(found: Outcome, rows: Rows, more: Outcome, number: int, steps: int) -> Outcome:
+def merge_runs(found: Outcome, rows: Rows, more: Outcome, number: int, steps: int) -> Outcome:
     """What is known after runs that were made side by side, as if they had been made one after the other."""
     found = found._replace(forwards=found.forwards + more.forwards, backwards=found.backwards + more.backwards)
     for place, first in enumerate(range(0, len(more.fooled), len(rows))):
         still = rows_of(~found.fooled[rows])
         part = pick_outcome(more, first + still)._replace(forwards=0, backwards=0)
-        found = then(found, rows[still], part, (number + place) * steps)
+        found = merge_run(found, rows[still], part, (number + place) * steps)
     return found
 
 
@@ -202,31 +214,31 @@ def run_momentum(attack: APGD, model: nn.Module, case: Case) -> Outcome:
         u = unit(draw.normal(tuple(x.shape[1:]), x.dtype))
     start = (x + column(case.ball.eps, x) * u).clamp(0, 1)
     plan = Plan(attack.steps, checkpoints(attack.steps), attack.eot, leave=attack.keep == "fooled")
-    return climb(model, case, start, halving(case, attack.rho), plan)
+    return climb(model, case, start, make_halving(case, attack.rho), plan)
 
 
 def run_l1(attack: APGD, model: nn.Module, case: Case) -> Outcome:
     """One run in L1: in a ball three times as large, then twice, then the ball, each from the projected best before."""
     x, everyone = case.x, torch.arange(len(case.x), device=case.x.device)
     eps = column(case.ball.eps, x).view(-1).expand(len(x))
-    found, begun = nobody(x + case.noise.normal(tuple(x.shape[1:]), x.dtype), case.y), 0
+    found, begun = nothing_found(x + case.noise.normal(tuple(x.shape[1:]), x.dtype), case.y), 0
     for times, steps in phases(attack.steps):
-        start = onto_ball_and_box(x, found.x_adv - x, times * eps)
-        plan = Plan(steps, checks(steps), attack.eot, leave=attack.keep == "fooled", counts=times == 1)
-        more = climb(model, case, start, sparse(x, start, times * eps), plan)
-        found, begun = then(found, everyone, more, begun), begun + steps
+        start = project_onto_ball_and_box(x, found.x_adv - x, times * eps)
+        plan = Plan(steps, check_steps(steps), attack.eot, leave=attack.keep == "fooled", counts=times == 1)
+        more = climb(model, case, start, make_sparse(x, start, times * eps), plan)
+        found, begun = merge_run(found, everyone, more, begun), begun + steps
     return found
 
 
-def nobody(x: Images, y: Labels) -> Outcome:
+def nothing_found(x: Images, y: Labels) -> Outcome:
     """Nothing was tried and nobody is fooled."""
-    return outcome(x, torch.zeros_like(y, dtype=torch.bool), y, 0, 0)
+    return make_outcome(x, torch.zeros_like(y, dtype=torch.bool), y, forwards=0, backwards=0)
 
 
-def then(found: Outcome, rows: Rows, more: Outcome, begun: int) -> Outcome:
+def merge_run(found: Outcome, rows: Rows, more: Outcome, begun: int) -> Outcome:
     """What is known after one more run on `rows`, of the same attack, which took `begun` steps before."""
     step = torch.where(more.fooled, more.step + begun, NEVER)
-    return after(found, rows, more._replace(step=step), 0)
+    return merge_outcomes(found, rows, more._replace(step=step), number=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,22 +261,22 @@ class Halving:
             return at.clamp_(*self.box)
         return (self.x + self.ball.project(at - self.x)).clamp_(0, 1)
 
-    def moved(self, at: Images, gradient: Images) -> tuple["Halving", Images]:
+    def move(self, at: Images, gradient: Images) -> tuple["Halving", Images]:
         z = self.legal(torch.addcmul(at, column(self.step, at), self.ball.steepest(gradient)))
         if self.before is not None:
             z = self.legal(at.lerp(z, MOMENTUM).add_(at - self.before, alpha=1 - MOMENTUM))
         return replace(self, before=at), z
 
-    def heard(self, score: PerExample) -> "Halving":
+    def hear(self, score: PerExample) -> "Halving":
         return replace(self, score=score, rises=self.rises + (score > self.score))
 
-    def judged(self, window: int, best: Images, best_score: PerExample) -> tuple["Halving", Mask]:
+    def judge(self, window: int, best: Images, best_score: PerExample) -> tuple["Halving", Mask]:
         halve = (self.rises <= self.rho * window) | (~self.halved & (best_score <= self.checked))
         step = torch.where(halve, self.step / 2, self.step)
         return replace(self, step=step, rises=torch.zeros_like(self.rises), checked=best_score, halved=halve), halve
 
 
-def halving(case: Case, rho: float) -> Halving:
+def make_halving(case: Case, rho: float) -> Halving:
     x, eps = case.x, column(case.ball.eps, case.x)
     first = torch.full((len(x),), torch.inf, dtype=x.dtype, device=x.device)  # the start's score is not a rise
     return Halving(
@@ -279,3 +291,35 @@ def halving(case: Case, rho: float) -> Halving:
         checked=first,
         halved=torch.ones_like(case.y, dtype=torch.bool),  # so that (2) cannot hold at the first checkpoint
     )
+
+
+APGD_CE = AttackName(
+    APGD,
+    "apgd-ce",
+    "apgd-ce",
+    r"apgd-ce",
+    lambda threat: APGD(threat.ball, CE(), keep=threat.keep),
+    "auto-PGD on cross-entropy: 100 steps of adaptive size",
+    "Croce & Hein 2020",
+    "at most 102 forwards, 101 backwards",
+)
+APGD_DLR = AttackName(
+    APGD,
+    "apgd-dlr",
+    "apgd-dlr",
+    r"apgd-dlr",
+    lambda threat: APGD(threat.ball, DLR(), keep=threat.keep),
+    "auto-PGD on the difference of logits ratio",
+    "Croce & Hein 2020",
+    "as apgd-ce",
+)
+APGD_T = AttackName(
+    APGD,
+    "apgd-t",
+    "apgd-t",
+    r"apgd-t",
+    lambda threat: APGD(threat.ball, targets=AUTOATTACK_TARGETS, keep=threat.keep),
+    "auto-PGD toward the nine classes that follow the first",
+    "Croce & Hein 2020",
+    "at most 9 × apgd-ce",
+)

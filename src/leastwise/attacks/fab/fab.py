@@ -25,12 +25,13 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from leastwise.attacks.active_set import Slope, abreast, ask, pick_rows, picked, rows_of, slope
-from leastwise.attacks.base import BROKEN, FINE, FLAT, NEVER, Keep, Outcome, call
+from leastwise.attacks.active_set import Slope, ask, pick_rows, pick_tensors, rows_of, runs_per_pass, slope
+from leastwise.attacks.base import BROKEN, FINE, FLAT, NEVER, Keep, Passes
 from leastwise.attacks.fab.hyperplane import dual_norm, step_onto
-from leastwise.attacks.goals import Goal, TargetedMargin, mistaken
-from leastwise.attacks.min_norm.search import Closest, within
-from leastwise.attacks.threats import Ball, Linf, Radius, column, inside
+from leastwise.attacks.goals import AUTOATTACK_TARGETS, Goal, TargetedMargin, is_mistaken
+from leastwise.attacks.min_norm.search import Closest, NearestMistake
+from leastwise.attacks.naming import AttackName
+from leastwise.attacks.threats import Ball, Linf, column
 from leastwise.core.losses import other_logits, true_logit
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Logits, Mask, PerExample, Rows
@@ -40,7 +41,7 @@ FLATTEST = 1e-12  # added to gradients' sizes: among flat classes the one of the
 
 
 @dataclass(frozen=True)
-class FAB:
+class FAB(NearestMistake):
     """`targets` classes of the clean output in their order (FAB-T), or, with 0, the nearest at each step (FAB).
 
     `keep="last"` searches to the end and returns the closest point found, if it is in the ball; with `keep="fooled"`
@@ -84,33 +85,30 @@ class FAB:
         counted = "any point in the ball counts" if self.keep == "fooled" else "the closest point counts"
         return f"{self.steps} steps of {name}{runs}, {self.ball}, {counted}"
 
-    def __call__(self, model: nn.Module, x: Images, y: Labels, seed: int = 0) -> Images:
-        return call(self, model, x, y, seed)
+    def cost(self, k: int) -> Passes:
+        if self.targets == 0:
+            return Passes(1 + self.restarts * (self.steps + 1), self.restarts * self.steps * (k - 1))
+        if k < 2:
+            return Passes(1)
+        runs = self.restarts * self.targets
+        return Passes(1 + runs * (self.steps + 1), runs * self.steps)
 
-    def at(self, eps: Radius, step: Radius | None = None) -> "FAB":
-        return replace(self, ball=self.ball.at(eps))
+    @property
+    def last_step(self) -> int:
+        return self.steps
 
-    def allows(self, x: Images, x_adv: Images) -> Mask:
-        return inside(self.ball, x, x_adv)
+    def with_room(self, room: int) -> "FAB":
+        return replace(self, room=room)
 
-    def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
-        found, step = search(self, model, x, y, noise)
-        return within(found, self.ball, x, step)
-
-    def closest(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Closest:
-        """The nearest mistakes, whether they are in the ball or not."""
-        return search(replace(self, keep="last"), model, x, y, noise)[0]
+    def search(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> tuple[Closest, Labels]:
+        return search_boundary(self, model, x, y, noise)
 
 
 @dataclass(frozen=True, eq=False)
-class Across:
+class Across(Goal):
     """From the label toward one class per example: z_t - z_y. Any mistake counts: the class is only a way there."""
 
     target: Labels
-
-    @property
-    def clean_forwards(self) -> int:
-        return 0
 
     def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]:
         return (y, self.target)
@@ -119,12 +117,9 @@ class Across:
         y, target = bound
         return true_logit(z, target) - true_logit(z, y)
 
-    def reached(self, z: Logits, y: Labels, *bound: Tensor) -> Mask:
-        return mistaken(z, y)
-
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class BoundaryRecord:
     """What is known of all examples so far; its tensors are written to."""
 
     x_adv: Images
@@ -134,7 +129,7 @@ class Found:
     eps: PerExample
 
     @classmethod
-    def of(cls, x: Images, eps: PerExample) -> "Found":
+    def of(cls, x: Images, eps: PerExample) -> "BoundaryRecord":
         """Nothing yet."""
         never = torch.full((len(x),), NEVER, device=x.device)
         return cls(x.clone(), torch.full_like(eps, torch.inf), never, torch.full_like(never, FINE), eps)
@@ -142,7 +137,7 @@ class Found:
     def undecided(self, keep: Keep) -> Mask:
         return self.distance > (self.eps if keep == "fooled" else 0)
 
-    def add(self, runs: "Found", rows: Rows, keep: Keep, number: int, steps: int) -> None:
+    def add(self, runs: "BoundaryRecord", rows: Rows, keep: Keep, number: int, steps: int) -> None:
         """What runs of `rows` found that were made side by side, as if they had been made one after the other."""
         for place, first in enumerate(range(0, len(runs.step), len(rows))):
             still = rows_of(self.undecided(keep)[rows])
@@ -154,7 +149,7 @@ class Found:
             self.step[where[new]] = runs.step[run[new]] + (number + place) * steps
             self.trouble[where] = torch.maximum(self.trouble[where], runs.trouble[run])
 
-    def note(self, front: "Front", wrong: Mask, trouble: Labels, step: int) -> None:
+    def note(self, front: "FABState", wrong: Mask, trouble: Labels, step: int) -> None:
         """What was seen at the points of the front."""
         distance = torch.where(wrong, front.ball.norm(front.at - front.x).double(), torch.inf)
         closer = distance < self.distance[front.rows]
@@ -166,7 +161,7 @@ class Found:
 
 
 @dataclass(frozen=True, eq=False)
-class Front:
+class FABState:
     """The examples in search, and where they stand."""
 
     rows: Rows  # their places in the full batch
@@ -178,16 +173,16 @@ class Front:
     ball: Ball
 
     def reached(self, z: Logits) -> Mask:
-        return mistaken(z, self.y) if self.goal is None else self.goal.reached(z, self.y, *self.bound)
+        return is_mistaken(z, self.y) if self.goal is None else self.goal.reached(z, self.y, *self.bound)
 
 
-def search(attack: FAB, model: nn.Module, x: Images, y: Labels, noise: Noise) -> tuple[Closest, Labels]:
+def search_boundary(attack: FAB, model: nn.Module, x: Images, y: Labels, noise: Noise) -> tuple[Closest, Labels]:
     """Every target and restart on those undecided: the closest mistakes, and the gradients taken to reach the ball."""
     if attack.target is not None and len(attack.target) != len(x):
         raise ValueError(f"there must be one target per example, but saw {len(attack.target)} for {len(x)}")
     z, finite = ask(model, x)
-    wrong = finite & (mistaken(z, y) if attack.target is None else ~mistaken(z, attack.target))
-    found = Found.of(x, torch.as_tensor(attack.ball.eps, dtype=torch.float64, device=x.device).expand(len(x)))
+    wrong = finite & (is_mistaken(z, y) if attack.target is None else ~is_mistaken(z, attack.target))
+    found = BoundaryRecord.of(x, torch.as_tensor(attack.ball.eps, dtype=torch.float64, device=x.device).expand(len(x)))
     found.distance[wrong], found.step[wrong], found.trouble[~finite] = 0, 0, BROKEN
     ranked = None if attack.target is not None or attack.targets == 0 else most_likely(attack.targets, z, y)
     forwards, backwards, number = len(x), 0, 0
@@ -198,9 +193,9 @@ def search(attack: FAB, model: nn.Module, x: Images, y: Labels, noise: Noise) ->
             break
         # A restart begins at what the runs before it have found, so it cannot be made beside them.
         waiting = total - number if attack.restarts == 1 else 1
-        count = abreast(waiting, len(rows), max(attack.room, len(x)))
-        front = side_by_side(attack, model, x, y, ranked, rows, number, count)
-        own = Found.of(front.x, found.eps[rows.repeat(count)])
+        count = runs_per_pass(waiting, len(rows), max(attack.room, len(x)))
+        front = place_side_by_side(attack, model, x, y, ranked, rows, number, count)
+        own = BoundaryRecord.of(front.x, found.eps[rows.repeat(count)])
         if number % attack.restarts > 0:
             own.distance.copy_(found.distance[rows])
             front = replace(front, at=random_start(front, own, noise.pick(rows).fork("start", number)))
@@ -214,7 +209,7 @@ def most_likely(targets: int, z: Logits, y: Labels) -> Int[Tensor, "b t"]:
     return other_logits(z, y).topk(min(targets, z.shape[1] - 1), dim=1).indices
 
 
-def side_by_side(
+def place_side_by_side(
     attack: FAB,
     model: nn.Module,
     x: Images,
@@ -223,7 +218,7 @@ def side_by_side(
     rows: Rows,
     number: int,
     count: int,
-) -> Front:
+) -> FABState:
     """The examples `rows` at the image, in the runs from `number` on, one run behind the other."""
     places = rows.repeat(count)
     runs = torch.arange(number, number + count, device=rows.device).repeat_interleave(len(rows))
@@ -234,17 +229,17 @@ def side_by_side(
         goal = Across(ranked[places, runs // attack.restarts])
     x, y = x[places], y[places]
     bound = () if goal is None else goal.bind(model, x, y)
-    return Front(torch.arange(len(x), device=x.device), x, y, x, goal, bound, pick_rows(attack.ball, places))
+    return FABState(torch.arange(len(x), device=x.device), x, y, x, goal, bound, pick_rows(attack.ball, places))
 
 
-def random_start(front: Front, found: Found, noise: Noise) -> Images:
+def random_start(front: FABState, found: BoundaryRecord, noise: Noise) -> Images:
     """A random start, at half of eps from the image, or of the best distance if that is smaller."""
     direction = front.ball.at(1.0).sample(front.x, noise)
     reach = torch.minimum(found.distance[front.rows], found.eps[front.rows]) / 2
     return (front.x + column(reach / front.ball.norm(direction), direction) * direction).clamp_(0, 1)
 
 
-def descend(attack: FAB, model: nn.Module, front: Front, found: Found) -> tuple[int, int]:
+def descend(attack: FAB, model: nn.Module, front: FABState, found: BoundaryRecord) -> tuple[int, int]:
     """One run of all steps. Returns its forward and backward passes."""
     forwards = backwards = 0
     for t in range(attack.steps):
@@ -255,7 +250,7 @@ def descend(attack: FAB, model: nn.Module, front: Front, found: Found) -> tuple[
         stay = found.undecided(attack.keep)[front.rows]
         if not bool(stay.all()):
             rows = rows_of(stay)
-            front, seen, wrong = pick_rows(front, rows), Slope(*picked(tuple(seen), rows)), wrong[rows]
+            front, seen, wrong = pick_rows(front, rows), Slope(*pick_tensors(tuple(seen), rows)), wrong[rows]
         if len(front.rows) == 0:
             return forwards, backwards
         front = replace(front, at=advance(attack, front, seen, wrong))
@@ -264,7 +259,7 @@ def descend(attack: FAB, model: nn.Module, front: Front, found: Found) -> tuple[
     return forwards + len(front.rows), backwards
 
 
-def advance(attack: FAB, front: Front, seen: Slope, wrong: Mask) -> Images:
+def advance(attack: FAB, front: FABState, seen: Slope, wrong: Mask) -> Images:
     """The equation above."""
     back = torch.lerp(front.x, front.at, column(1 - (1 - attack.beta) * wrong.to(front.x.dtype), front.x))
     points, w = torch.stack((back, front.x)).flatten(2), seen.gradient.flatten(1)
@@ -276,14 +271,14 @@ def advance(attack: FAB, front: Front, seen: Slope, wrong: Mask) -> Images:
     return torch.lerp(near_point, near_image, alpha.unsqueeze(1)).clamp_(0, 1).view_as(front.x)
 
 
-def look(model: nn.Module, front: Front) -> tuple[Slope, int]:
+def look(model: nn.Module, front: FABState) -> tuple[Slope, int]:
     """The linearised boundary to follow, and how many gradients it took."""
     if front.goal is None:
-        return nearest(model, front.ball, front.at, front.y)
+        return look_nearest(model, front.ball, front.at, front.y)
     return slope(model, front.goal, front.at, front.bound), 1
 
 
-def nearest(model: nn.Module, ball: Ball, at: Images, y: Labels) -> tuple[Slope, int]:
+def look_nearest(model: nn.Module, ball: Ball, at: Images, y: Labels) -> tuple[Slope, int]:
     """z_j - z_y of the class j whose linearised boundary is nearest: |z_j - z_y| over the gradient's dual norm."""
     at = at.detach().requires_grad_()
     with torch.enable_grad():
@@ -302,3 +297,25 @@ def nearest(model: nn.Module, ball: Ball, at: Images, y: Labels) -> tuple[Slope,
         gradient = torch.where(closer.view(-1, 1, 1, 1), w, gradient)
         trouble = torch.where(closer, torch.where(size == 0, FLAT, FINE), trouble)
     return Slope(z.detach(), score, gradient, trouble), k - 1
+
+
+FAB_NEAREST = AttackName(
+    FAB,
+    "fab",
+    "fab",
+    r"fab",
+    lambda threat: FAB(threat.ball, targets=0, keep=threat.keep),
+    "fast adaptive boundary: the nearest point beyond the linearised boundary to any class",
+    "Croce & Hein 2020 (FAB)",
+    "at most 102 forwards, 100 × (K - 1) backwards",
+)
+FAB_T = AttackName(
+    FAB,
+    "fab-t",
+    "fab-t",
+    r"fab-t",
+    lambda threat: FAB(threat.ball, targets=AUTOATTACK_TARGETS, keep=threat.keep),
+    "fast adaptive boundary, one target at a time, nine targets",
+    "Croce & Hein 2020 (FAB)",
+    "at most 9 × 101 forwards, 9 × 100 backwards",
+)
