@@ -33,13 +33,13 @@ from leastwise.attacks.base import Attack
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Linf
 from leastwise.audit.auditor import MOST_IMAGES, usual_batch
-from leastwise.cli.demo_story import EPS, audits
+from leastwise.cli.demo_story import EPS, make_jobs
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels
 from leastwise.data.loading import load
-from leastwise.jobs.folder import MODEL
-from leastwise.jobs.job import Train
-from leastwise.jobs.make import task as task_of_engine
+from leastwise.jobs.images import ImageSet
+from leastwise.jobs.job import TrainJob
+from leastwise.jobs.train_task import prepare_training
 from leastwise.models.classifier import Classifier, inference
 from leastwise.models.fast.prepare import attack_step, prepare
 from leastwise.models.load.checkpoint import load_checkpoint
@@ -98,22 +98,30 @@ def subjects(images: int, only: str) -> list[Subject]:
     return made
 
 
+def demo_training() -> TrainJob:
+    """The adversarial training of the demo."""
+    job = make_jobs()["pgd-at"].model
+    assert isinstance(job, TrainJob)
+    return job
+
+
 def robust_network(images: int) -> Subject:
     eps = 8 / 255
     inner = PGD(Linf(eps), step=2 / 255, steps=5)
-    job = Train("cifar10", "small", Training(PGDAT(inner), epochs=10, batch_size=128, schedule=OneCycle(0.2)), 1000)
+    training = Training(PGDAT(inner), epochs=10, batch_size=128, schedule=OneCycle(0.2))
+    job = TrainJob(ImageSet("cifar10", per_class=1000), "small", training)
     try:
         data = load("cifar10/test")
     except ValueError as why:
         print(f"the robust network is the demo's: {why}")
-        job, eps, data = audits()["pgd-at"].model, EPS, load("fashion-mini/test").take(-(-images // 10))
-    task = task_of_engine(job, Path("results/bench") / job.data)
+        job, eps, data = demo_training(), EPS, load("fashion-mini/test").take(-(-images // 10))
+    task = prepare_training(job, Path("results/bench") / job.data.name)
     if not task.finished:
         task.run(
             lambda e: print(f"  epoch {e.number}: {e.robust.overall:.1%} robust") if isinstance(e, Epoch) else None
         )
     x, y, _ = data.batch(np.arange(min(images, len(data))))
-    return Subject("bn_robust", load_checkpoint(task.folder / MODEL), x, y, eps)
+    return Subject("bn_robust", load_checkpoint(task.weights), x, y, eps)
 
 
 # One call each: images and labels in, attacked images out.

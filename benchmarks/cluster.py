@@ -25,8 +25,8 @@ from leastwise.attacks.registry import make_attacks
 from leastwise.attacks.threats import Linf
 from leastwise.audit.auditor import make_auditor
 from leastwise.data.loading import load
-from leastwise.jobs.audit import audit_task
-from leastwise.jobs.dask.cluster import connected
+from leastwise.jobs.audit_task import AuditTask
+from leastwise.jobs.dask.connect import connected
 from leastwise.models.fast.prepare import Form
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -49,12 +49,12 @@ def main(images: int = IMAGES, rounds: int = ROUNDS, attack: str = "autoattack")
     found = set()
     with tempfile.TemporaryDirectory() as place, connected(workers=1) as one, connected(workers=2) as two:
         for number in range(rounds):
-            for hands in (one, two) if number % 2 == 0 else (two, one):
-                task = audit_task(checked, data, Path(place) / f"{number}-{hands.width}", Form(folded=True))
+            for executor in (one, two) if number % 2 == 0 else (two, one):
+                task = AuditTask(checked, data, Path(place) / f"{number}-{executor.width}", Form(folded=True))
                 begun = time.monotonic()
-                found.add(task.run(hands=hands).read_bytes())
-                seconds[hands.width].append(time.monotonic() - begun)
-                print(f"{hands.width} worker(s): {seconds[hands.width][-1]:.1f} s", flush=True)
+                found.add(task.run(executor=executor).read_bytes())
+                seconds[executor.width].append(time.monotonic() - begun)
+                print(f"{executor.width} worker(s): {seconds[executor.width][-1]:.1f} s", flush=True)
     assert len(found) == 1, "the results differ"
     ratio = statistics.median(a / b for a, b in zip(seconds[1], seconds[2], strict=True))
     facts = {"bench": "cluster", "images": images, "attack": attack, "seconds": seconds}

@@ -4,8 +4,8 @@ import torch
 from torch import nn
 
 from leastwise.attacks import Clean, ExternalAttack, Linf
-from leastwise.audit import audit
 from leastwise.data import load
+from leastwise.jobs import audit
 from leastwise.models import build
 from leastwise.report import headline
 from leastwise.training import Training, fit

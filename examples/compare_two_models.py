@@ -1,8 +1,8 @@
 """Two networks on the same images: which class gained, which lost, and what chance alone could have done."""
 
 from leastwise.attacks import PGD, Linf, Threat, make_attacks
-from leastwise.audit import audit
 from leastwise.data import load
+from leastwise.jobs import audit
 from leastwise.models import Classifier, build
 from leastwise.statistics import compare_class_wise
 from leastwise.training import PGDAT, Objective, Standard, Training, fit

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from leastwise.attacks import Linf, Threat, make_attacks, repeat_over_radii
-from leastwise.audit import audit
 from leastwise.data import load
+from leastwise.jobs import audit
 from leastwise.models import build
 from leastwise.report import AuditedModel, from_evidence, make_page
 from leastwise.statistics.gate.decide import decide

@@ -11,12 +11,12 @@ from torch import nn
 from leastwise.attacks.base import BROKEN, NEVER, Keep
 from leastwise.attacks.corruptions import Corrupted, NoiseKind, RandomNoise, draw_point
 from leastwise.attacks.threats import L1, L2, Ball, Linf
-from leastwise.audit.auditor import audit
 from leastwise.core.losses import margin
 from leastwise.core.noise import Noise
 from leastwise.core.recipe import recipe_key
 from leastwise.data.corrupt.registry import Corruption
 from leastwise.data.dataset import Dataset
+from leastwise.jobs.audit_task import audit
 from leastwise.models.zoo.registry import build
 from tests.attacks.contract import check_contract
 from tests.attacks.networks_to_attack import mixed, noise_for

@@ -18,9 +18,10 @@ from leastwise.attacks.pgd import PGD
 from leastwise.attacks.reachability import Everywhere, Reach, reach, reach_matrix, worst_target
 from leastwise.attacks.starts import Zero
 from leastwise.attacks.threats import L2, Ball, Linf
-from leastwise.audit.evidence import Evidence, join_records
+from leastwise.audit.evidence import Evidence
 from leastwise.audit.evidence_file import parse_evidence
-from leastwise.audit.record import make_record
+from leastwise.audit.measure import make_record
+from leastwise.audit.record import join_records
 from leastwise.core.noise import Noise
 from leastwise.models.classifier import Classifier
 from tests.attacks.networks_to_attack import mixed, noise_for

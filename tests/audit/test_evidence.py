@@ -18,11 +18,13 @@ from leastwise.attacks.naming import Threat
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.registry import make_attack
 from leastwise.attacks.threats import Linf
-from leastwise.audit.auditor import Meanwhile, Ready, Step, audit, make_auditor, usual_batch
-from leastwise.audit.evidence import Evidence, Record, merge_evidence
+from leastwise.audit.auditor import AuditEvent, Meanwhile, Ready, Step, make_auditor, usual_batch
+from leastwise.audit.evidence import Evidence, merge_evidence
 from leastwise.audit.evidence_file import EVIDENCE_FILE, PACKED_FILE, load_evidence, pack_evidence
+from leastwise.audit.record import Record
 from leastwise.core.noise import Noise
 from leastwise.data.dataset import Dataset
+from leastwise.jobs.audit_task import AuditTask, audit
 from leastwise.models.classifier import Classifier, backward_bytes, wrap
 from leastwise.models.fast.prepare import ORIGINAL
 from leastwise.models.zoo.registry import build
@@ -140,7 +142,7 @@ def test_packed_evidence_is_read_as_it_was_and_damage_is_refused(evidence: Evide
 def shards(model: Classifier, data: Dataset) -> list[Evidence]:
     """Three disjoint parts of one audit, interleaved, as workers would make them."""
     whole = make_auditor(model, data, CONDITIONS, batch_size=8)
-    return [whole.part(data.where(np.arange(len(data)) % 3 == i)) for i in range(3)]
+    return [AuditTask(whole, data.where(np.arange(len(data)) % 3 == i), None).attack() for i in range(3)]
 
 
 def test_merging_shards_in_any_order_gives_the_whole(
@@ -216,9 +218,9 @@ def test_an_audit_leaves_the_model_as_it_was(model: Classifier, unbalanced: Data
 
 
 def test_an_audit_reports_progress(model: Classifier, unbalanced: Dataset) -> None:
-    events: list[Ready | Step] = []
-    evidence = audit(model, unbalanced, CONDITIONS, batch_size=8, watch=events.append)
-    ready, *steps = events
+    events: list[AuditEvent] = []
+    evidence = audit(model, unbalanced, CONDITIONS, batch_size=8, listen=events.append)
+    ready, steps = events[0], [event for event in events if isinstance(event, Step)]
     assert isinstance(ready, Ready) and ready.prepared.form == ORIGINAL  # too little to do for a trial
     fractions = [s.fraction for s in steps]
     assert len(steps) == 10 and fractions == sorted(fractions) and fractions[-1] == 1
@@ -229,9 +231,9 @@ def test_a_batch_that_takes_long_is_told_about_meanwhile(
     model: Classifier, unbalanced: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("leastwise.audit.auditor.TELL_EVERY", 0.0)
-    events: list[Ready | Step | Meanwhile] = []
-    evidence = audit(model, unbalanced, CONDITIONS, watch=events.append)  # one batch per condition
-    told = [event.fraction for event in events if not isinstance(event, Ready)]
+    events: list[AuditEvent] = []
+    evidence = audit(model, unbalanced, CONDITIONS, listen=events.append)  # one batch per condition
+    told = [event.fraction for event in events if isinstance(event, Step | Meanwhile)]
     assert told == sorted(told) and told[-1] == 1
     within = [event for event in events if isinstance(event, Meanwhile) and event.condition == "pgd5"]
     # Of the most passes that PGD-5 makes, one for each image that is left in the batch, from the first on.

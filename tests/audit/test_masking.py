@@ -14,12 +14,14 @@ from leastwise.attacks.pgd import PGD
 from leastwise.attacks.registry import make_attack
 from leastwise.attacks.square import Square
 from leastwise.attacks.threats import Linf
-from leastwise.audit.auditor import Conditions, audit
-from leastwise.audit.evidence import ClassMatrix, Evidence, ExampleFloats, ExampleInts, ReachedCounts, Record
+from leastwise.audit.auditor import Conditions
+from leastwise.audit.evidence import Evidence
 from leastwise.audit.masking import find_signs, masking_sentences, restart_sentences
+from leastwise.audit.record import ClassMatrix, ExampleFloats, ExampleInts, ReachedCounts, Record
 from leastwise.core.recipe import canonical_json
 from leastwise.core.types import Images
 from leastwise.data.dataset import Dataset
+from leastwise.jobs.audit_task import audit
 from leastwise.models.zoo.registry import build
 from tests.conftest import SHAPE, K
 

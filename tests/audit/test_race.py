@@ -13,8 +13,10 @@ from leastwise.audit.auditor import Auditor, make_auditor
 from leastwise.audit.race import RaceRecipe, attacked, lanes, race
 from leastwise.data.dataset import Dataset
 from leastwise.data.loading import load
-from leastwise.jobs.audit import race_task
-from leastwise.jobs.folder import RACE, SHARDS, Event
+from leastwise.jobs.audit_task import AuditTask
+from leastwise.jobs.events import JobEvent
+from leastwise.jobs.folder import RACE, SHARDS
+from leastwise.jobs.race_task import RaceTask
 from leastwise.models.zoo.registry import build
 from leastwise.report.terminal.race import race_sentence
 from leastwise.statistics.race import Round
@@ -42,7 +44,7 @@ def rounds(judge: Auditor, data: Dataset) -> list[Round]:
 
 
 def test_a_race_sees_what_an_audit_sees(judge: Auditor, data: Dataset) -> None:
-    whole = judge.part(data)
+    whole = AuditTask(judge, data, None).attack()
     places = lanes(judge, data)
     assert sorted(np.concatenate(places).tolist()) == list(range(len(data)))
     right = dict(zip(whole.ids.tolist(), whole.correct("pgd3").tolist(), strict=True))
@@ -56,16 +58,16 @@ def test_a_race_sees_what_an_audit_sees(judge: Auditor, data: Dataset) -> None:
 
 def test_an_interrupted_race_goes_on_and_attacks_nothing_twice(judge: Auditor, data: Dataset, tmp_path: Path) -> None:
     recipe = RaceRecipe(judge.key, 10)
-    race_task(judge, data, tmp_path / "whole", recipe).run()
+    RaceTask(judge, data, tmp_path / "whole", recipe).run()
     seen = []
 
-    def stop(event: Event) -> None:
+    def stop(event: JobEvent) -> None:
         if isinstance(event, Round):
             seen.append(event)
             if len(seen) == 2:
                 raise KeyboardInterrupt
 
-    task = race_task(judge, data, tmp_path / "cut", recipe)
+    task = RaceTask(judge, data, tmp_path / "cut", recipe)
     with pytest.raises(KeyboardInterrupt):
         task.run(stop)
     assert not task.finished
@@ -74,7 +76,7 @@ def test_an_interrupted_race_goes_on_and_attacks_nothing_twice(judge: Auditor, d
     before = (tmp_path / "cut" / SHARDS / kept[0]).stat().st_mtime_ns
     again: list[Round] = []
 
-    def look(event: Event) -> None:
+    def look(event: JobEvent) -> None:
         if isinstance(event, Round):
             if not again:
                 assert (tmp_path / "cut" / SHARDS / kept[0]).stat().st_mtime_ns == before
@@ -87,7 +89,7 @@ def test_an_interrupted_race_goes_on_and_attacks_nothing_twice(judge: Auditor, d
 
 
 def test_the_answer_says_what_was_spent(judge: Auditor, data: Dataset, tmp_path: Path) -> None:
-    task = race_task(judge, data, tmp_path, RaceRecipe(judge.key, 10))
+    task = RaceTask(judge, data, tmp_path, RaceRecipe(judge.key, 10))
     task.run()
     found = json.loads((tmp_path / RACE).read_text())
     assert found["attacked"] == sum(found["n"]) <= found["images"] == 600
@@ -108,5 +110,5 @@ def test_bad_settings_are_refused() -> None:
 
 def test_one_class_alone_is_no_race(judge: Auditor, data: Dataset, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="at least two classes, but saw 1"):
-        race_task(judge, data.only([3]), tmp_path / "out", RaceRecipe(judge.key, 10))
+        RaceTask(judge, data.only([3]), tmp_path / "out", RaceRecipe(judge.key, 10))
     assert list(tmp_path.iterdir()) == []

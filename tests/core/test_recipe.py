@@ -16,10 +16,10 @@ import torch
 import leastwise
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Linf
-from leastwise.cli.demo_story import audits
+from leastwise.cli.demo_story import make_jobs
 from leastwise.core.files import sha256, write_atomic, write_json
 from leastwise.core.recipe import ADDED_LATER, canonical_json, describe_difference, recipe_key, to_plain_json
-from leastwise.jobs.job import ordered
+from leastwise.jobs.job import order_jobs
 
 
 def test_equal_recipes_have_equal_keys_and_any_change_another() -> None:
@@ -142,9 +142,9 @@ def test_what_is_not_a_value_is_refused(bad: object) -> None:
 
 
 def test_a_plan_does_each_thing_once_and_needs_first() -> None:
-    first = audits()["pgd-at"]
+    first = make_jobs()["pgd-at"]
     second = replace(first, seed=1)
-    assert ordered([first, second, first]) == (first.model, first, second)
+    assert order_jobs([first, second, first]) == (first.model, first, second)
 
 
 def test_write_atomic_replaces_and_leaves_no_litter(tmp_path: Path) -> None:

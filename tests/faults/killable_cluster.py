@@ -23,9 +23,8 @@ from leastwise.attacks.threats import Linf
 from leastwise.audit.auditor import Auditor, make_auditor
 from leastwise.audit.evidence_file import parse_evidence
 from leastwise.data.dataset import Dataset
-from leastwise.jobs.audit import audit_task
-from leastwise.jobs.folder import SHARDS, Task
-from leastwise.jobs.ledger import FILE
+from leastwise.jobs.audit_task import AuditTask
+from leastwise.jobs.folder import LEDGER, SHARDS
 
 ROOT = Path(__file__).parents[2]
 TRAPS = "LEASTWISE_TEST_TRAPS"  # a folder, known to workers only: what they find there happens to them
@@ -84,13 +83,13 @@ def checked(data: Dataset, shard: int = SHARD, images: bool = False) -> Auditor:
     return make_auditor(Trapped(), data, CONDITIONS, batch_size=4, shard=shard, images=images, force=True)
 
 
-def task(data: Dataset, folder: Path, shard: int = SHARD, images: bool = False) -> Task:
-    return audit_task(checked(data, shard, images), data, folder)
+def task(data: Dataset, folder: Path, shard: int = SHARD, images: bool = False) -> AuditTask:
+    return AuditTask(checked(data, shard, images), data, folder)
 
 
 def committed(folder: Path) -> dict[str, int]:
     """How often each piece stands in the ledger."""
-    path = folder / SHARDS / FILE
+    path = folder / SHARDS / LEDGER
     if not path.exists():
         return {}
     with suppress(sqlite3.Error):

@@ -16,9 +16,10 @@ from leastwise.audit.auditor import Auditor, Step
 from leastwise.audit.evidence_file import load_evidence
 from leastwise.audit.race import RaceRecipe
 from leastwise.cli.main import main
-from leastwise.jobs.audit import audit_task, race_task
-from leastwise.jobs.dask.cluster import check_address, connected
+from leastwise.jobs.audit_task import AuditTask
+from leastwise.jobs.dask.connect import check_address, connected
 from leastwise.jobs.folder import IMAGES
+from leastwise.jobs.race_task import RaceTask
 from leastwise.models.fast.prepare import ORIGINAL
 from leastwise.models.load.checkpoint import load_checkpoint
 from tests.faults.killable_cluster import Machines, account, checked, committed, images, machines, task
@@ -61,18 +62,18 @@ def test_two_workers_started_here_find_the_same_bytes(undisturbed: bytes, tmp_pa
     data = images()
     recipe = RaceRecipe(checked(data).key, batch=2)
     alone = replaced(checked(data))
-    here = race_task(alone, data, tmp_path / "race here", recipe).run().read_bytes()
-    with connected(workers=2) as hands:
-        assert hands.client.scheduler is not None and "127.0.0.1" in hands.client.scheduler.address
-        assert task(data, tmp_path / "audit").run(hands=hands).read_bytes() == undisturbed
-        assert race_task(alone, data, tmp_path / "race", recipe).run(hands=hands).read_bytes() == here
+    here = RaceTask(alone, data, tmp_path / "race here", recipe).run().read_bytes()
+    with connected(workers=2) as executor:
+        assert executor.client.scheduler is not None and "127.0.0.1" in executor.client.scheduler.address
+        assert task(data, tmp_path / "audit").run(executor=executor).read_bytes() == undisturbed
+        assert RaceTask(alone, data, tmp_path / "race", recipe).run(executor=executor).read_bytes() == here
         counts: list[list[int]] = []
         kept = task(data, tmp_path / "kept", images=True)
-        kept.run(lambda event: counts.extend(hands.client.run(opened).values()), hands=hands)
+        kept.run(lambda event: counts.extend(executor.client.run(opened).values()), executor=executor)
         # Many pieces, but the model and the data were opened once by each, and those of other tasks are forgotten.
         assert max(max(each, default=0) for each in counts) == 1 and max(len(each) for each in counts) == 1
-        hands.let_go()
-        assert list(hands.client.run(opened).values()) == [[], []]
+        executor.let_go()
+        assert list(executor.client.run(opened).values()) == [[], []]
     task(data, tmp_path / "kept here", images=True).run()
     for file in sorted((tmp_path / "kept here" / IMAGES).iterdir()):
         assert (tmp_path / "kept" / IMAGES / file.name).read_bytes() == file.read_bytes()
@@ -101,8 +102,8 @@ def test_killed_workers_cost_nothing_but_time(
                 victim.send_signal(signal.SIGKILL)
                 workers.append(cluster.worker())
 
-    with connected(cluster.address) as hands:
-        found = task(images(), tmp_path / "audit").run(kill, hands=hands)
+    with connected(cluster.address) as executor:
+        found = task(images(), tmp_path / "audit").run(kill, executor=executor)
     assert not left
     account(record_property, sum(kills), found.read_bytes(), undisturbed)
 
@@ -112,8 +113,8 @@ def test_a_hanging_worker_is_ended_and_its_shard_goes_elsewhere(
     cluster: Machines, undisturbed: bytes, tmp_path: Path, record_property: Record
 ) -> None:
     cluster.set("hang")
-    with connected(cluster.address, limit=10.0) as hands:
-        found = task(images(), tmp_path / "audit").run(hands=hands)
+    with connected(cluster.address, limit=10.0) as executor:
+        found = task(images(), tmp_path / "audit").run(executor=executor)
     assert cluster.happened("hang") == 1
     account(record_property, 1, found.read_bytes(), undisturbed)
 
@@ -128,8 +129,8 @@ def test_a_frozen_worker_is_given_up(undisturbed: bytes, tmp_path: Path, record_
             if committed(tmp_path / "audit") and victim.poll() is None:
                 victim.send_signal(signal.SIGSTOP)
 
-        with connected(cluster.address) as hands:
-            found = task(images(), tmp_path / "audit").run(freeze, hands=hands)
+        with connected(cluster.address) as executor:
+            found = task(images(), tmp_path / "audit").run(freeze, executor=executor)
     account(record_property, 1, found.read_bytes(), undisturbed)
 
 
@@ -138,8 +139,8 @@ def test_a_failing_piece_is_tried_again(
     cluster: Machines, undisturbed: bytes, tmp_path: Path, record_property: Record
 ) -> None:
     cluster.set("fail")
-    with connected(cluster.address) as hands:
-        found = task(images(), tmp_path / "audit").run(hands=hands)
+    with connected(cluster.address) as executor:
+        found = task(images(), tmp_path / "audit").run(executor=executor)
     assert cluster.happened("fail") == 1
     account(record_property, 1, found.read_bytes(), undisturbed)
 
@@ -159,15 +160,15 @@ def test_a_dead_scheduler_is_one_sentence_and_a_restart_goes_on(
     with pytest.raises(
         ValueError, match=r"the scheduler at tcp://127\.0\.0\.1:\d+ went away: what is finished is kept"
     ):
-        with connected(cluster.address) as hands:
-            task(images(), tmp_path / "audit").run(kill, hands=hands)
+        with connected(cluster.address) as executor:
+            task(images(), tmp_path / "audit").run(kill, executor=executor)
     before = committed(tmp_path / "audit")
     assert 3 <= len(before) < PIECES
     cluster.schedule()
     cluster.worker()
     later: list[object] = []
-    with connected(cluster.address) as hands:
-        found = task(images(), tmp_path / "audit").run(later.append, hands=hands)
+    with connected(cluster.address) as executor:
+        found = task(images(), tmp_path / "audit").run(later.append, executor=executor)
     steps_later = [event for event in later if isinstance(event, Step)]
     assert len(steps_later) == PIECES - len(before)  # what was committed was not done again
     account(record_property, 1, found.read_bytes(), undisturbed)
@@ -189,9 +190,9 @@ def test_a_poisoned_shard_is_set_aside_and_the_rest_completes(
 
     for _ in range(4):  # it ends four of them
         cluster.worker()
-    with connected(cluster.address) as hands:
+    with connected(cluster.address) as executor:
         done = task(data, tmp_path / "audit")
-        done.run(replace_dead, hands=hands)
+        done.run(replace_dead, executor=executor)
     found = load_evidence(tmp_path / "audit")
     missing = np.setdiff1d(data.ids, found.ids)
     assert np.array_equal(missing, np.sort(data.ids[bad])) and not done.finished
@@ -217,17 +218,17 @@ def test_two_thousand_shards_are_all_counted_once(
     counted: list[int] = []  # images, after each shard
     known: list[int] = []  # tasks that the scheduler remembers
     held: list[float] = []  # its memory in MiB
-    with connected(cluster.address) as hands:
+    with connected(cluster.address) as executor:
 
         def look(event: object) -> None:
             if isinstance(event, Step):
                 counted.append(int(event.so_far.n.sum()))
                 if len(counted) % 100 == 0:
-                    known.append(hands.client.run_on_scheduler(remembered))
+                    known.append(executor.client.run_on_scheduler(remembered))
                     held.append(memory(cluster.scheduler.pid))
 
         begun = time.monotonic()
-        found = audit_task(attacked, data, tmp_path / "there", ORIGINAL).run(look, hands=hands).read_bytes()
+        found = AuditTask(attacked, data, tmp_path / "there", ORIGINAL).run(look, executor=executor).read_bytes()
         there = (time.monotonic() - begun) / 2
     assert counted == list(range(2, 4001, 2))  # no shard is missing, and none counts twice
     assert len(np.unique(load_evidence(tmp_path / "there").ids)) == 4000

@@ -4,7 +4,7 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,20 +14,20 @@ import torch
 
 from leastwise.cli.main import main
 from leastwise.core.files import LOCK
-from leastwise.jobs.dask.cluster import Cluster, connected
-from leastwise.jobs.errands import Errand
-from leastwise.jobs.executor import Gone
+from leastwise.jobs.dask.cluster import TrainingSession
+from leastwise.jobs.dask.connect import connected
+from leastwise.jobs.executor import LOCAL, Executor, NobodyLeft
 from leastwise.jobs.folder import RUN
-from leastwise.papers.recipes import Images, Measured, Recipe, Threat, Trained
-from leastwise.papers.reproduce import Silent, execute, to_do
-from leastwise.papers.run import Runner
-from leastwise.papers.stored import Store
+from leastwise.jobs.images import ImageSet
+from leastwise.papers.recipes import Measured, Recipe, Threat, Trained
+from leastwise.papers.reproduce import RecipeListener, do_work, list_work
+from leastwise.papers.stored import PaperStore
 from tests.faults.killable_cluster import Machines, machines, wait_for
 
 pytestmark = pytest.mark.faults
 
 Record = Callable[[str, object], None]
-FEW = Images("fashion-mini", per_class=4)
+FEW = ImageSet("fashion-mini", per_class=4)
 ATTACK = Threat(0.1, 0.05, 2)
 NET = Trained(FEW, "convnet", epochs=2, batch_size=10, augment="none", scale="smoke")
 ROBUST = replace(NET, method="pgd-at", threat=ATTACK)
@@ -49,6 +49,12 @@ def one_thread() -> Iterator[None]:
 def cluster(tmp_path: Path) -> Iterator[Machines]:
     with machines(tmp_path / "cluster") as held:
         yield held
+
+
+def done(
+    work: Sequence[Recipe], store: PaperStore, listener: RecipeListener = RecipeListener(), executor: Executor = LOCAL
+) -> dict[Recipe, str]:
+    return do_work(work, store, listener, threads=1, executor=executor)
 
 
 def same_files(here: Path, there: Path) -> int:
@@ -78,7 +84,7 @@ def test_the_command_leaves_the_same_files(
     record_property("identical", 1)
 
 
-class Heard(Silent):
+class Heard(RecipeListener):
     def __init__(self) -> None:
         self.said: list[tuple[Recipe, str]] = []
 
@@ -86,9 +92,9 @@ class Heard(Silent):
         self.said.append((recipe, failed))
 
 
-def two_runners(folder: Path) -> tuple[Runner, Runner]:
+def two_stores(folder: Path) -> tuple[PaperStore, PaperStore]:
     """One for this process, and one for the cluster, with results of their own."""
-    return Runner(Store(folder / "here", "smoke"), threads=1), Runner(Store(folder / "there", "smoke"), threads=1)
+    return PaperStore(folder / "here", "smoke"), PaperStore(folder / "there", "smoke")
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -96,26 +102,21 @@ def two_runners(folder: Path) -> tuple[Runner, Runner]:
 def test_a_failed_training_marks_its_cells_and_nothing_else(
     shared: bool, cluster: Machines, tmp_path: Path, record_property: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here, there = two_runners(tmp_path)
-    work = to_do(WANTED, here.store)
-    expected = execute(work, here)
+    here, there = two_stores(tmp_path)
+    work = list_work(WANTED, here)
+    expected = done(work, here)
     assert set(expected) == {WILD, WANTED[3]}
     if not shared:
-        trainings = Cluster.trainings
-
-        def apart(self: Cluster, wanted: Iterator[tuple[Errand, Path] | None]) -> object:
-            return trainings(self, (one and (one[0], tmp_path / "not seen") for one in wanted))
-
-        monkeypatch.setattr(Cluster, "trainings", apart)
+        monkeypatch.setattr(TrainingSession, "mark_storage", lambda session, root: tmp_path / "not seen")
     heard = Heard()
-    with connected(cluster.address) as hands:
-        assert execute(work, there, heard, hands) == expected
+    with connected(cluster.address) as executor:
+        assert done(work, there, heard, executor) == expected
     assert sorted(map(repr, work)) == sorted(repr(recipe) for recipe, _ in heard.said)
     assert {recipe: why for recipe, why in heard.said if why} == expected
-    assert all(there.store.has(recipe) == (recipe not in expected) for recipe in work)
+    assert all(there.has(recipe) == (recipe not in expected) for recipe in work)
     for recipe in work:
         if recipe not in expected:
-            same_files(here.store.folder(recipe), there.store.folder(recipe))
+            same_files(here.folder(recipe), there.folder(recipe))
     record_property("faults", 1)
     record_property("identical", len(work) - len(expected))
 
@@ -125,9 +126,9 @@ def test_a_training_whose_worker_is_killed_goes_on_elsewhere(
     cluster: Machines, tmp_path: Path, record_property: Record
 ) -> None:
     long = replace(ROBUST, epochs=12)
-    here, there = two_runners(tmp_path)
-    assert execute((long,), here) == {}
-    folder, seen = there.store.folder(long), list[int]()
+    here, there = two_stores(tmp_path)
+    assert done((long,), here) == {}
+    folder, seen = there.folder(long), list[int]()
 
     def kill() -> None:
         """Whoever holds the lock of the folder, after its third epoch."""
@@ -145,11 +146,11 @@ def test_a_training_whose_worker_is_killed_goes_on_elsewhere(
 
     killer = threading.Thread(target=kill)
     killer.start()
-    with connected(cluster.address) as hands:
-        assert execute((long,), there, hands=hands) == {}
+    with connected(cluster.address) as executor:
+        assert done((long,), there, executor=executor) == {}
     killer.join()
     assert len(seen) == 1
-    same_files(here.store.folder(long), folder)
+    same_files(here.folder(long), folder)
     record_property("faults", 1)
     record_property("identical", 1)
 
@@ -158,22 +159,22 @@ def test_a_training_whose_worker_is_killed_goes_on_elsewhere(
 def test_a_scheduler_that_dies_ends_the_command_and_what_is_finished_is_kept(
     cluster: Machines, tmp_path: Path, record_property: Record
 ) -> None:
-    here, there = two_runners(tmp_path)
-    work = to_do(WANTED[:1], here.store)
-    assert execute(work, here) == {}
+    here, there = two_stores(tmp_path)
+    work = list_work(WANTED[:1], here)
+    assert done(work, here) == {}
 
-    class Kill(Silent):
+    class Kill(RecipeListener):
         def after(self, recipe: Recipe, seconds: float, failed: str) -> None:
             cluster.scheduler.kill()
 
-    with pytest.raises(Gone, match="went away: what is finished is kept"):
-        with connected(cluster.address) as hands:
-            execute(work, there, Kill(), hands)
-    assert there.store.has(NET) and to_do(WANTED[:1], there.store) == (WANTED[0],)
+    with pytest.raises(NobodyLeft, match="went away: what is finished is kept"):
+        with connected(cluster.address) as executor:
+            done(work, there, Kill(), executor)
+    assert there.has(NET) and list_work(WANTED[:1], there) == (WANTED[0],)
     cluster.schedule()
     cluster.worker()
-    with connected(cluster.address) as hands:
-        assert execute(to_do(WANTED[:1], there.store), there, hands=hands) == {}
+    with connected(cluster.address) as executor:
+        assert done(list_work(WANTED[:1], there), there, executor=executor) == {}
     same_files(tmp_path / "here", tmp_path / "there")
     record_property("faults", 1)
     record_property("identical", 1)
@@ -184,21 +185,21 @@ def test_an_interrupted_command_lets_go_of_the_trainings_under_way(
     cluster: Machines, tmp_path: Path, record_property: Record
 ) -> None:
     long = replace(ROBUST, epochs=40)
-    here, there = two_runners(tmp_path)
-    assert execute((long,), here) == {}
-    lock = there.store.folder(long) / LOCK
+    here, there = two_stores(tmp_path)
+    assert done((long,), here) == {}
+    lock = there.folder(long) / LOCK
 
-    class Stop(Silent):
+    class Stop(RecipeListener):
         def after(self, recipe: Recipe, seconds: float, failed: str) -> None:
             wait_for(lock.exists)
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), connected(cluster.address) as hands:
-        execute((NET, long), there, Stop(), hands)
+    with pytest.raises(KeyboardInterrupt), connected(cluster.address) as executor:
+        done((NET, long), there, Stop(), executor)
     wait_for(lambda: not lock.exists())
-    assert there.store.has(NET) and not there.store.has(long)
-    with connected(cluster.address) as hands:
-        assert execute((long,), there, hands=hands) == {}
-    same_files(here.store.folder(long), there.store.folder(long))
+    assert there.has(NET) and not there.has(long)
+    with connected(cluster.address) as executor:
+        assert done((long,), there, executor=executor) == {}
+    same_files(here.folder(long), there.folder(long))
     record_property("faults", 1)
     record_property("identical", 1)

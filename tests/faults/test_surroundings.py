@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,14 +15,23 @@ import pytest
 from leastwise.audit.auditor import Step
 from leastwise.audit.evidence_file import EVIDENCE_FILE
 from leastwise.core.files import LOCK, lock_folder
-from leastwise.jobs.audit import audit_task
-from leastwise.jobs.executor import HERE, Piece, Work
+from leastwise.jobs.audit_task import AuditTask
+from leastwise.jobs.executor import (
+    LOCAL,
+    AuditPiece,
+    AuditWork,
+    LocalExecutor,
+    LocalSession,
+    LostPiece,
+    PieceResult,
+    WorkSession,
+)
 from leastwise.jobs.folder import Clock
 from tests.faults.killable_cluster import account, checked, committed, images, task, wait_for
 
 Record = Callable[[str, object], None]
-HOLD = "import sys, time; from pathlib import Path; from leastwise.core.files import locked\n"
-HOLD += "with locked(Path(sys.argv[1])):\n    print('held', flush=True); time.sleep(600)"
+HOLD = "import sys, time; from pathlib import Path; from leastwise.core.files import lock_folder\n"
+HOLD += "with lock_folder(Path(sys.argv[1])):\n    print('held', flush=True); time.sleep(600)"
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +145,7 @@ def test_no_result_depends_on_the_clock(
     account(record_property, 1, task(images(), tmp_path / "audit").run(clock=clock).read_bytes(), undisturbed)
     # With a budget, it decides how many shards fit, but never which or what is in them.
     data = images()
-    part = audit_task(checked(data), data, tmp_path / "part", budget=5.0)
+    part = AuditTask(checked(data), data, tmp_path / "part", budget=5.0)
     part.run(clock=Clock(Lying(), Lying()))
     account(record_property, 1, task(images(), tmp_path / "part").run().read_bytes(), undisturbed)
 
@@ -143,23 +153,32 @@ def test_no_result_depends_on_the_clock(
 def test_a_piece_that_is_computed_twice_counts_once(
     undisturbed: bytes, tmp_path: Path, record_property: Record
 ) -> None:
-    class Twice:
-        """Hands that give every result back twice, as a worker that was thought dead may do."""
+    class Twice(LocalSession[AuditPiece, PieceResult | LostPiece]):
+        """Gives every result back twice, as a worker that was thought dead may do."""
 
-        width = 1
+        given: PieceResult | LostPiece | None = None
 
-        def pieces(self, work: Work, wanted: Iterator[Piece | None], heard: object) -> Iterator[object]:
-            for found in HERE.pieces(work, wanted, lambda *_: None):
-                yield found
-                yield found
+        @property
+        def is_busy(self) -> bool:
+            return bool(self.items) or self.given is not None
 
-        def trainings(self, wanted: object) -> object:
-            raise AssertionError("nothing is trained here")
+        def wait(self) -> PieceResult | LostPiece:
+            found, self.given = self.given, None
+            if found is None:
+                found = self.given = super().wait()
+            return found
+
+    class TwiceExecutor(LocalExecutor):
+        @contextmanager
+        def open_audit(self, work: AuditWork, listen: object) -> Iterator[WorkSession]:
+            with LOCAL.open_audit(work, lambda *_: None) as session:
+                assert isinstance(session, LocalSession)
+                yield Twice(session.compute)
 
     seen: list[float] = []
     folder = tmp_path / "audit"
     task(images(), folder).run(
-        lambda event: seen.append(event.fraction) if isinstance(event, Step) else None, hands=Twice()
+        lambda event: seen.append(event.fraction) if isinstance(event, Step) else None, executor=TwiceExecutor()
     )
     assert max(seen) == 1.0
     account(record_property, 10, (folder / EVIDENCE_FILE).read_bytes(), undisturbed)

@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from leastwise.attacks.threats import Linf
-from leastwise.audit.auditor import audit
 from leastwise.audit.evidence_file import parse_evidence
 from leastwise.core.parsing import parse_number, parse_numbers, parse_seconds
 from leastwise.data.classes import DIGITS
@@ -22,6 +21,7 @@ from leastwise.data.readers.arrays import read_npy, read_npz
 from leastwise.data.readers.cifar import read_cifar10, read_cifar100
 from leastwise.data.readers.mnist import read_idx_set
 from leastwise.data.readers.svhn import read_svhn
+from leastwise.jobs.audit_task import audit
 from leastwise.jobs.study import read_study
 from leastwise.models.load.checkpoint import read_torch
 from leastwise.statistics.gate.language import parse_term

@@ -7,7 +7,7 @@ import torch
 
 from leastwise.attacks.clean import clean_outcome
 from leastwise.audit.evidence import Evidence
-from leastwise.audit.record import make_record
+from leastwise.audit.measure import make_record
 from leastwise.data.classes import Groups
 
 NAMES = ("ant", "bee", "cow", "dog", "elk")

@@ -20,10 +20,9 @@ from leastwise.audit.auditor import Planned, Step, make_auditor
 from leastwise.audit.evidence_file import EVIDENCE_FILE, load_evidence
 from leastwise.data.dataset import Dataset
 from leastwise.data.loading import load
-from leastwise.jobs import ledger
-from leastwise.jobs.audit import audit_task, piece_name
-from leastwise.jobs.folder import IMAGES, SHARDS, Task
-from leastwise.jobs.ledger import opened
+from leastwise.jobs.audit_task import AuditTask
+from leastwise.jobs.folder import IMAGES, LEDGER, SHARDS, open_ledger
+from leastwise.jobs.shards import piece_name
 from leastwise.models.classifier import Classifier
 from leastwise.models.load.checkpoint import save_checkpoint
 from leastwise.models.zoo.registry import build
@@ -40,35 +39,35 @@ def model() -> Classifier:
     return build("convnet", SHAPE, K, seed=3)
 
 
-def task(model: Classifier, data: Dataset, folder: Path, budget: float | None = None) -> Task:
-    return audit_task(make_auditor(model, data, CONDITIONS, batch_size=4, shard=7), data, folder, budget=budget)
+def task(model: Classifier, data: Dataset, folder: Path, budget: float | None = None) -> AuditTask:
+    return AuditTask(make_auditor(model, data, CONDITIONS, batch_size=4, shard=7), data, folder, budget=budget)
 
 
 def test_pieces_are_read_back_only_as_they_were_committed(tmp_path: Path) -> None:
-    with opened(tmp_path) as done:
+    with open_ledger(tmp_path) as done:
         assert done.read("a") is None
         done.commit("a", b"first", 1.5)
         done.commit("b", b"second", 0.5)
-    with opened(tmp_path) as done:
+    with open_ledger(tmp_path) as done:
         assert done.read("a") == b"first" and done.seconds("a") == 1.5
         (tmp_path / "a").write_bytes(b"First")
         (tmp_path / "b").unlink()
         assert done.read("a") is None and done.read("b") is None
         done.commit("a", b"again", 1.0)
         assert done.read("a") == b"again"
-        with pytest.raises(ValueError, match=f"process {os.getpid()} on .* is working in"), opened(tmp_path):
+        with pytest.raises(ValueError, match=f"process {os.getpid()} on .* is working in"), open_ledger(tmp_path):
             pass
 
 
 @pytest.mark.parametrize("damage", [b"no ledger at all", b""])
 def test_a_damaged_ledger_begins_anew(damage: bytes, tmp_path: Path) -> None:
-    with opened(tmp_path) as done:
+    with open_ledger(tmp_path) as done:
         done.commit("a", b"first", 1.0)
-    (tmp_path / ledger.FILE).write_bytes(damage)
-    with opened(tmp_path) as done:
+    (tmp_path / LEDGER).write_bytes(damage)
+    with open_ledger(tmp_path) as done:
         assert done.read("a") is None
         done.commit("a", b"again", 1.0)
-    with sqlite3.connect(tmp_path / ledger.FILE) as lines:
+    with sqlite3.connect(tmp_path / LEDGER) as lines:
         assert lines.execute("select count(*) from pieces").fetchone() == (1,)
 
 
@@ -130,11 +129,12 @@ def test_another_seed_never_meets_old_shards(model: Classifier, unbalanced: Data
 
     with pytest.raises(Cut):
         task(model, unbalanced, tmp_path).run(cut)
-    other = audit_task(make_auditor(model, unbalanced, CONDITIONS, seed=1, batch_size=4, shard=7), unbalanced, tmp_path)
+    other = AuditTask(make_auditor(model, unbalanced, CONDITIONS, seed=1, batch_size=4, shard=7), unbalanced, tmp_path)
     first: list[float] = []
     other.run(lambda event: first.append(event.fraction) if isinstance(event, Step) else None)
     assert first[0] < 0.2
-    alone = make_auditor(model, unbalanced, CONDITIONS, seed=1, batch_size=4, shard=7).part(unbalanced)
+    auditor = make_auditor(model, unbalanced, CONDITIONS, seed=1, batch_size=4, shard=7)
+    alone = AuditTask(auditor, unbalanced, None).attack()
     assert (tmp_path / EVIDENCE_FILE).read_bytes() == alone.to_bytes()
 
 
@@ -157,7 +157,7 @@ def test_a_time_budget_takes_whole_shards_and_says_what_it_left_out(
 
 def test_kept_images_are_what_was_predicted_bit_by_bit(model: Classifier, unbalanced: Dataset, tmp_path: Path) -> None:
     whole = make_auditor(model, unbalanced, CONDITIONS, batch_size=4, shard=7, images=True)
-    audit_task(whole, unbalanced, tmp_path).run()
+    AuditTask(whole, unbalanced, tmp_path).run()
     found = load_evidence(tmp_path)
     model.eval()
     for number, (name, _) in enumerate(CONDITIONS):
@@ -176,7 +176,10 @@ def test_kept_images_are_what_was_predicted_bit_by_bit(model: Classifier, unbala
         right = found.conditions[name].rounded == found.labels
         assert frame["in_8_bits"]["correct"] == np.bincount(found.labels[right], minlength=K).tolist()
     plain = make_auditor(model, unbalanced, CONDITIONS, batch_size=4, shard=7)
-    assert whole.key != plain.key and "in_8_bits" not in summarise(plain.part(unbalanced))["conditions"]["pgd5"]
+    assert (
+        whole.key != plain.key
+        and "in_8_bits" not in summarise(AuditTask(plain, unbalanced, None).attack())["conditions"]["pgd5"]
+    )
 
 
 @pytest.mark.medium

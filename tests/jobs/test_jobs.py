@@ -1,4 +1,4 @@
-"""The training loop: it learns, it is seeded, it resumes; the engine does each job once."""
+"""The training loop: it learns, it is seeded, it resumes; each job is done once."""
 
 import json
 from dataclasses import replace
@@ -15,9 +15,13 @@ from leastwise.audit.evidence_file import load_evidence
 from leastwise.core.recipe import recipe_key
 from leastwise.data.dataset import Dataset
 from leastwise.data.loading import load
-from leastwise.jobs.folder import SUMMARY, Task
-from leastwise.jobs.job import Audit, Train
-from leastwise.jobs.make import task
+from leastwise.jobs.audit_task import AuditTask
+from leastwise.jobs.folder import SUMMARY
+from leastwise.jobs.images import ImageSet
+from leastwise.jobs.job import AuditJob, TrainJob
+from leastwise.jobs.schedule import JobRunner
+from leastwise.jobs.store import Store
+from leastwise.jobs.train_task import TrainingTask, prepare_training
 from leastwise.models.classifier import inference
 from leastwise.models.load.checkpoint import load_checkpoint
 from leastwise.models.zoo.registry import build
@@ -29,8 +33,9 @@ from leastwise.training.recipe import SGD, Training
 from leastwise.training.schedules import Constant, OneCycle
 
 QUICK = Training(Standard(), epochs=3, batch_size=50, schedule=OneCycle(0.1))
-JOB = Train("fashion-mini", "convnet", QUICK, per_class=10)
-CHECK = Audit(JOB, "fashion-mini", (("clean", Clean()), ("pgd2", PGD(Linf(0.1), step=0.05, steps=2))), per_class=5)
+JOB = TrainJob(ImageSet("fashion-mini", per_class=10), "convnet", QUICK)
+CONDITIONS = (("clean", Clean()), ("pgd2", PGD(Linf(0.1), step=0.05, steps=2)))
+CHECK = AuditJob(JOB, ImageSet("fashion-mini", per_class=5), CONDITIONS)
 
 
 def trained(training: Training, data: Dataset, seed: int = 0) -> tuple[str, list[Epoch]]:
@@ -99,13 +104,19 @@ def test_a_loss_that_is_not_finite_stops_with_the_step_and_ids(unbalanced: Datas
         list(fit(model, unbalanced, Training(Standard(), 20, 8, Constant(1e6))))
 
 
+def audit_of(job: AuditJob, folder: Path, trained: Path) -> AuditTask:
+    """The audit of a network whose training lies in a folder."""
+    assert isinstance(job.model, TrainJob)
+    return JobRunner(Store(folder.parent, places={job: folder, job.model: trained})).prepare_audit(job)
+
+
 def files(folder: Path) -> set[str]:
     return {p.name for p in folder.iterdir()}
 
 
-def test_the_engine_trains_and_audits_once(tmp_path: Path) -> None:
+def test_jobs_are_trained_and_audited_once(tmp_path: Path) -> None:
     events: list[object] = []
-    checkpoint = task(JOB, tmp_path / "m").run(events.append)
+    checkpoint = prepare_training(JOB, tmp_path / "m").run(events.append)
     assert files(tmp_path / "m") == {"model.pt", "last.pt", "epochs.jsonl", "recipe.json", "run.json", "manifest.json"}
     assert [e.number for e in events if isinstance(e, Epoch)] == [1, 2, 3]
     assert [e.fraction for e in events if isinstance(e, StepProgress)][-1] == 1
@@ -113,7 +124,7 @@ def test_the_engine_trains_and_audits_once(tmp_path: Path) -> None:
     assert [line["epoch"] for line in lines] == [1, 2, 3] and sum(lines[0]["clean"]["n"]) == 100
     assert json.loads((tmp_path / "m" / "recipe.json").read_text())["key"] == recipe_key(JOB)
 
-    found = task(CHECK, tmp_path / "a", model=tmp_path / "m").run()
+    found = audit_of(CHECK, tmp_path / "a", tmp_path / "m").run()
     loaded = load_evidence(found)
     assert loaded.tally("clean").n.tolist() == [5] * 10
     model = load_checkpoint(checkpoint)
@@ -123,7 +134,7 @@ def test_the_engine_trains_and_audits_once(tmp_path: Path) -> None:
 
     stamp = checkpoint.stat().st_mtime_ns
     before = len(events)
-    assert task(JOB, tmp_path / "m").run(events.append) == checkpoint
+    assert prepare_training(JOB, tmp_path / "m").run(events.append) == checkpoint
     assert checkpoint.stat().st_mtime_ns == stamp and len(events) == before
 
 
@@ -131,14 +142,14 @@ OTHER = replace(JOB, training=replace(QUICK, seed=1, epochs=1))
 
 
 def test_another_training_in_the_same_folder_is_refused_until_asked_for(tmp_path: Path) -> None:
-    first = task(JOB, tmp_path)
+    first = prepare_training(JOB, tmp_path)
     a = load_checkpoint(first.run()).digest()
-    other = task(OTHER, tmp_path)
+    other = prepare_training(OTHER, tmp_path)
     with pytest.raises(ValueError, match="holds another training: choose another folder, or replace it with --fresh"):
         other.run()
     assert first.finished and load_checkpoint(tmp_path / "model.pt").digest() == a
     b = load_checkpoint(other.run(fresh=True)).digest()
-    assert a != b and not task(JOB, tmp_path).finished and other.finished
+    assert a != b and not prepare_training(JOB, tmp_path).finished and other.finished
     assert len((tmp_path / "epochs.jsonl").read_text().splitlines()) == 1
 
 
@@ -146,17 +157,17 @@ def test_files_of_others_are_never_touched(tmp_path: Path) -> None:
     (tmp_path / "model.pt").write_text("mine")
     for fresh in (False, True):
         with pytest.raises(ValueError, match=r"holds model.pt of unknown origin: choose another folder"):
-            task(JOB, tmp_path).run(fresh=fresh)
+            prepare_training(JOB, tmp_path).run(fresh=fresh)
     assert files(tmp_path) == {"model.pt"} and (tmp_path / "model.pt").read_text() == "mine"
 
 
 def test_an_audit_does_not_move_into_a_trainings_folder(tmp_path: Path) -> None:
-    task(OTHER, tmp_path / "m").run()
+    prepare_training(OTHER, tmp_path / "m").run()
     check = replace(CHECK, model=OTHER)
     with pytest.raises(ValueError, match="holds the results of another kind, training"):
-        task(check, tmp_path / "m", model=tmp_path / "m").run(fresh=True)
-    first = task(check, tmp_path / "a", model=tmp_path / "m")
-    second = task(replace(check, seed=1), tmp_path / "a", model=tmp_path / "m")
+        audit_of(check, tmp_path / "m", tmp_path / "m").run(fresh=True)
+    first = audit_of(check, tmp_path / "a", tmp_path / "m")
+    second = audit_of(replace(check, seed=1), tmp_path / "a", tmp_path / "m")
     one = first.run().read_bytes()
     (tmp_path / "a" / SUMMARY).write_text("of the first")
     assert one != second.run().read_bytes()  # an audit is cheap: a new one takes its place
@@ -168,8 +179,10 @@ def test_changed_data_is_another_job(tmp_path: Path) -> None:
     data = load("fashion-mini/train").take(5)
     pixels = data.images[data.rows]
 
-    def job() -> Task:
-        return task(Train(str(tmp_path / "set.npz"), "convnet", replace(QUICK, epochs=1)), tmp_path / "out")
+    def job() -> TrainingTask:
+        return prepare_training(
+            TrainJob(ImageSet(str(tmp_path / "set.npz")), "convnet", replace(QUICK, epochs=1)), tmp_path / "out"
+        )
 
     np.savez(tmp_path / "set.npz", images=pixels, labels=data.labels)
     job().run()
@@ -182,7 +195,7 @@ def test_a_folder_that_cannot_be_written_is_noticed_before_the_work(tmp_path: Pa
     (tmp_path / "file").touch()
     worked: list[object] = []
     with pytest.raises(ValueError, match="is a file: choose another"):
-        task(JOB, tmp_path / "file" / "deeper").run(worked.append)
+        prepare_training(JOB, tmp_path / "file" / "deeper").run(worked.append)
     assert worked == []
 
 
@@ -200,17 +213,18 @@ def test_snapshots_do_not_change_afterwards() -> None:
 
 @pytest.mark.parametrize("stop_after", [1, 2])
 def test_an_interrupted_training_resumes_to_the_same_weights(stop_after: int, tmp_path: Path) -> None:
-    whole = task(JOB, tmp_path / "whole").run()
+    whole = prepare_training(JOB, tmp_path / "whole").run()
 
     def interrupt(event: object) -> None:
         if isinstance(event, StepProgress) and event.fraction > (stop_after + 0.4) / QUICK.epochs:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        task(JOB, tmp_path / "cut").run(interrupt)
+        prepare_training(JOB, tmp_path / "cut").run(interrupt)
     assert "model.pt" not in files(tmp_path / "cut") and "resume.pt" in files(tmp_path / "cut")
     begun: list[int] = []
-    again = task(JOB, tmp_path / "cut").run(lambda e: begun.append(e.number) if isinstance(e, Epoch) else None)
+    cut = prepare_training(JOB, tmp_path / "cut")
+    again = cut.run(lambda e: begun.append(e.number) if isinstance(e, Epoch) else None)
     assert begun == list(range(stop_after + 1, 4))
     assert load_checkpoint(again).digest() == load_checkpoint(whole).digest()
     assert (tmp_path / "cut" / "epochs.jsonl").read_text() == (tmp_path / "whole" / "epochs.jsonl").read_text()

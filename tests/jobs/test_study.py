@@ -7,7 +7,7 @@ import pytest
 from leastwise.audit.evidence_file import load_evidence
 from leastwise.cli.main import main
 from leastwise.cli.study import audit_job
-from leastwise.jobs.job import Train, ordered
+from leastwise.jobs.job import TrainJob, order_jobs
 from leastwise.jobs.study import Cell, read_study
 
 SMALL = """
@@ -38,10 +38,10 @@ def test_the_grid_and_what_it_shares(tmp_path: Path) -> None:
     cells = list(plan.cells)
     assert cells == [Cell("convnet", m, e, 0) for m in ("standard", "pgd-at") for e in ("0.05", "0.1")]
     jobs = [audit_job(plan, cell) for cell in cells]
-    trainings = [job for job in ordered(jobs) if isinstance(job, Train)]
+    trainings = [job for job in order_jobs(jobs) if isinstance(job, TrainJob)]
     # A standard training knows no radius: it is done once for both.
     assert len(set(jobs)) == 4 and len(trainings) == 3
-    assert trainings[0].training.epochs == 1 and trainings[0].per_class == 4 and jobs[0].per_class == 2
+    assert trainings[0].training.epochs == 1 and trainings[0].data.per_class == 4 and jobs[0].data.per_class == 2
 
 
 BAD = {

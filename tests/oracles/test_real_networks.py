@@ -10,10 +10,11 @@ import torch
 from leastwise.attacks.clean import Clean
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import L2, Linf
-from leastwise.audit.auditor import audit, make_auditor
+from leastwise.audit.auditor import make_auditor
 from leastwise.core.noise import Noise
 from leastwise.data.dataset import Dataset
 from leastwise.data.loading import load
+from leastwise.jobs.audit_task import audit
 from leastwise.models.classifier import Classifier
 from leastwise.models.fast.prepare import FORMS, ORIGINAL
 from leastwise.models.load.dispatch import load_model

@@ -13,9 +13,11 @@ from leastwise.audit.evidence import Evidence
 from leastwise.core.counts import Tally
 from leastwise.data.classes import CIFAR10, CIFAR10_GROUPS, CIFAR100, CIFAR100_GROUPS, DIGITS, FASHION, STL10
 from leastwise.insight.features import Moments
-from leastwise.papers.build import GROUPS
-from leastwise.papers.recipes import Images, Measured, Recipe, Trained
-from leastwise.papers.results import Picture, RecipeResult
+from leastwise.jobs.extras import Picture
+from leastwise.jobs.images import ImageSet
+from leastwise.papers.jobs import GROUPS
+from leastwise.papers.recipes import Measured, Recipe, Trained
+from leastwise.papers.results import RecipeResult
 from tests.insight.evidence_of_logits import evidence_of
 
 NAMES = {
@@ -33,7 +35,7 @@ TEMPERATURES = (2.0, 5.0, 10.0, 50.0)
 EPOCHS = 6
 
 
-def names_of(images: Images) -> tuple[str, ...]:
+def names_of(images: ImageSet) -> tuple[str, ...]:
     names = NAMES[images.name]
     match images.change:
         case ("removed", int(gone)):

@@ -1,6 +1,7 @@
 """Declarations become images and attacks; some exhibits are run whole at smoke scale with the trainings there are."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -12,18 +13,19 @@ from leastwise.attacks.goals import CE, KL
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.starts import Gaussian, Uniform
 from leastwise.attacks.threats import L2, Linf
-from leastwise.attacks.transfer import Transfer
-from leastwise.audit.auditor import audit
 from leastwise.audit.evidence import Evidence
 from leastwise.insight.accuracy_drop import drop_shares
 from leastwise.insight.features import inter_class_similarity, measure_moments, own_plane, project_images
 from leastwise.insight.homing import measure_homing
+from leastwise.jobs.audit_task import audit
+from leastwise.jobs.images import ImageSet, read_images
+from leastwise.jobs.job import TransferFrom
 from leastwise.models.classifier import Classifier
 from leastwise.models.zoo.registry import build
-from leastwise.papers.build import conditions, dataset
 from leastwise.papers.claims.attacks import backgrounds_drive_adversarial_confusion, homing_is_common_and_pairwise
 from leastwise.papers.claims.spread import spread_widens
-from leastwise.papers.recipes import Absent, Images, Measured, Threat, Trained, trainings
+from leastwise.papers.jobs import GROUPS, make_attacks, make_conditions
+from leastwise.papers.recipes import Absent, Measured, Threat, Trained, trainings
 from leastwise.papers.registry import PAPERS, list_recipes, select_exhibits
 from leastwise.training.base import Objective
 from leastwise.training.loop import fit
@@ -36,43 +38,44 @@ NETWORK = build("convnet", (1, 28, 28), 10, seed=0)
 
 
 def test_images_of_declarations() -> None:
-    few = dataset(Images("fashion-mini", per_class=3))
+    few = read_images(ImageSet("fashion-mini", per_class=3), groups=GROUPS["fashion-mini"])
     assert len(few) == 30 and few.k == 10 and sorted(c for _, group in few.groups for c in group) == list(range(10))
-    one = dataset(Images("fashion-mini", classes=(3,), per_class=3))
+    one = read_images(ImageSet("fashion-mini", classes=(3,), per_class=3))
     assert set(one.labels.tolist()) == {3} and one.k == 10 and set(one.ids.tolist()) < set(few.ids.tolist())
-    less = dataset(Images("fashion-mini", ("removed", 3), per_class=3))
+    less = read_images(ImageSet("fashion-mini", ("removed", 3), per_class=3))
     assert less.k == 9 and len(less) == 27 and few.names[3] not in less.names
-    two = dataset(Images("fashion-mini", ("binary", 3, 5), per_class=3))
+    two = read_images(ImageSet("fashion-mini", ("binary", 3, 5), per_class=3))
     assert two.names == (few.names[3], few.names[5]) and len(two) == 6
-    assert dataset(Images("fashion-mini", ("coloured",), per_class=1)).shape == (3, 28, 28)
-    white = dataset(Images("fashion-mini", ("replace_background",), per_class=1))
+    assert read_images(ImageSet("fashion-mini", ("coloured",), per_class=1)).shape == (3, 28, 28)
+    white = read_images(ImageSet("fashion-mini", ("replace_background",), per_class=1))
     assert (white.batch(np.arange(10)).x == 1).float().mean() > 0.3
-    made = dataset(Images("fashion-mini", ("matched",), per_class=1, steps=2), "train", NETWORK)
-    assert (made.labels == dataset(Images("fashion-mini", per_class=1), "train").labels).all()
+    made = read_images(ImageSet("fashion-mini", ("matched",), per_class=1, steps=2), "train", NETWORK)
+    assert (made.labels == read_images(ImageSet("fashion-mini", per_class=1), "train").labels).all()
     assert (
-        len(dataset(Images("fashion-mini", ("targeted_set", "random"), per_class=1, steps=2), "train", NETWORK)) == 10
+        len(read_images(ImageSet("fashion-mini", ("targeted_set", "random"), per_class=1, steps=2), "train", NETWORK))
+        == 10
     )
     with pytest.raises(ValueError, match="made with a network"):
-        dataset(Images("fashion-mini", ("matched",), per_class=1))
+        read_images(ImageSet("fashion-mini", ("matched",), per_class=1))
     with pytest.raises(ValueError, match="there is no change"):
-        dataset(Images("fashion-mini", ("upside-down",), per_class=1), made_with=NETWORK)
+        read_images(ImageSet("fashion-mini", ("upside-down",), per_class=1), made_with=NETWORK)
 
 
 def test_attacks_of_declarations() -> None:
     names = ("clean", "pgd20", "tpgd20-grid", "transfer", "fog:3", "pgd20[1/255]")
-    net = Trained(Images("cifar10"), "small")
-    recipe = Measured(net, Images("cifar10"), names, Threat(0.031, 0.003, 20), surrogate=net)
-    found = dict(conditions(recipe, NETWORK))
+    net = Trained(ImageSet("cifar10"), "small")
+    recipe = Measured(net, ImageSet("cifar10"), names, Threat(0.031, 0.003, 20), surrogate=net)
+    found = dict(make_conditions(recipe))
     assert found["pgd20"] == PGD(Linf(0.031), CE(), 0.003, 20, keep="last")
     assert isinstance(found["tpgd20-grid"], Grid) and isinstance(found["fog:3"], Corrupted)
-    assert isinstance(found["transfer"], Transfer) and found["transfer"].attack == found["pgd20"]
+    assert isinstance(found["transfer"], TransferFrom) and found["transfer"].attack == found["pgd20"]
     own = found["pgd20[1/255]"]
     assert isinstance(own, PGD) and own.ball == Linf(1 / 255) and own.step == pytest.approx(0.003 / 255 / 0.031)
-    l2 = Measured(net, Images("cifar10"), ("pgd5",), Threat(0.5, 0.1, norm="l2"))
-    ((_, attack),) = conditions(l2)
+    l2 = Measured(net, ImageSet("cifar10"), ("pgd5",), Threat(0.5, 0.1, norm="l2"))
+    ((_, attack),) = make_conditions(l2)
     assert isinstance(attack, PGD) and attack.ball == L2(0.5)
     with pytest.raises(ValueError, match="give the surrogate"):
-        conditions(recipe)
+        make_conditions(replace(recipe, surrogate=None))
 
 
 def test_every_smoke_recipe_has_images_and_attacks() -> None:
@@ -81,11 +84,11 @@ def test_every_smoke_recipe_has_images_and_attacks() -> None:
     sets = {net.data for net in trainings(recipes)} | {one.data for one in recipes if isinstance(one, Measured)}
     for images in sets:
         made = images.change[:1] in (("matched",), ("targeted_set",))
-        data = dataset(images, "train", NETWORK if made else None)
+        data = read_images(images, "train", NETWORK if made else None)
         assert len(data) > 0
     for recipe in recipes:
         if isinstance(recipe, Measured):
-            assert len(conditions(recipe, NETWORK)) == len(recipe.conditions)
+            assert len(make_conditions(recipe)) == len(recipe.conditions)
 
 
 @pytest.mark.parametrize("scale_name", ["lite", "full"])
@@ -94,7 +97,7 @@ def test_every_recipe_has_attacks_and_a_radius_where_it_needs_one(scale_name: st
     recipes, _ = list_recipes(tuple(one for paper in PAPERS.values() for one in paper.exhibits), scale_name)
     for recipe in recipes:
         if isinstance(recipe, Measured):
-            assert len(conditions(recipe, NETWORK)) == len(recipe.conditions), recipe
+            assert len(make_conditions(recipe)) == len(recipe.conditions), recipe
 
 
 # Whole exhibits, as far as their methods exist.
@@ -113,7 +116,7 @@ def objective(net: Trained) -> Objective:
 
 @cache
 def trained(net: Trained) -> Classifier:
-    data = dataset(net.data, "train")
+    data = read_images(net.data, "train")
     model = build(net.arch, data.shape, data.k, seed=net.seed)
     for _ in fit(model, data, Training(objective(net), epochs=net.epochs, batch_size=net.batch_size)):
         pass
@@ -127,8 +130,7 @@ def run(exhibit_id: str) -> dict[str, tuple[Classifier, Evidence]]:
         (recipe,) = parts
         assert isinstance(recipe, Measured) and not isinstance(recipe, Absent) and isinstance(recipe.model, Trained)
         model = trained(recipe.model)
-        crafted_on = None if recipe.surrogate is None else trained(recipe.surrogate)
-        found[role] = model, audit(model, dataset(recipe.data), conditions(recipe, crafted_on))
+        found[role] = model, audit(model, read_images(recipe.data), make_attacks(recipe))
     return found
 
 
@@ -146,7 +148,7 @@ def test_smoke_homing_from_eleven_trainings() -> None:
 def test_smoke_similarity_of_three_trainings() -> None:
     (exhibit,) = select_exhibits("tradeoff2022/fig2")
     for role, (model, evidence) in run(exhibit.id).items():
-        data = dataset(Images("fashion-mini", per_class=10))
+        data = read_images(ImageSet("fashion-mini", per_class=10))
         assert inter_class_similarity(measure_moments(model, data).means).shape == (10,), role
         assert evidence.k == 10
 
@@ -167,5 +169,5 @@ def test_smoke_coloured_digits_and_shares_of_the_drop() -> None:
 @pytest.mark.slow
 def test_smoke_features_of_a_network_with_two() -> None:
     net = trained(select_exhibits("tradeoff2022/fig4")[0]("smoke")["ST"][0].model)  # type: ignore[union-attr, arg-type]
-    points, labels = project_images(net, dataset(Images("fashion-mini", per_class=5)), own_plane())
+    points, labels = project_images(net, read_images(ImageSet("fashion-mini", per_class=5)), own_plane())
     assert points.shape == (50, 2) and len(labels) == 50

@@ -9,11 +9,12 @@ from leastwise.attacks.goals import CE, KL
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.starts import Gaussian, Uniform
 from leastwise.attacks.threats import L2, Linf
+from leastwise.jobs.images import ImageSet
 from leastwise.papers.ahn.exhibits import METHODS
 from leastwise.papers.benz2021 import exhibits as benz2021
 from leastwise.papers.benz2021.exhibits import important_class_training
-from leastwise.papers.courses import starts_from_source, training
-from leastwise.papers.recipes import Images, Threat, Trained, trainings
+from leastwise.papers.jobs import make_training, starts_from_source
+from leastwise.papers.recipes import Threat, Trained, trainings
 from leastwise.papers.registry import PAPERS, list_recipes
 from leastwise.papers.scales import SCALES
 from leastwise.papers.tian2021.exhibits import DEFENCES, network
@@ -32,7 +33,7 @@ EXHIBITS = tuple(exhibit for paper in PAPERS.values() for exhibit in paper.exhib
 # other fields.
 BESIDE = ("data", "arch", "extra", "source", "scale")
 BASE = Trained(
-    Images("cifar10"), "resnet18", "trades", (("beta", 6.0),), Threat(0.031, 0.007), epochs=100, drops=(75, 90)
+    ImageSet("cifar10"), "resnet18", "trades", (("beta", 6.0),), Threat(0.031, 0.007), epochs=100, drops=(75, 90)
 )
 
 
@@ -43,7 +44,7 @@ def all_trainings(scale: str) -> tuple[Trained, ...]:
 @pytest.mark.parametrize("scale", SCALES)
 def test_recipes_that_differ_make_trainings_that_differ(scale: str) -> None:
     nets = all_trainings(scale)
-    made = {net: training(net) for net in nets}
+    made = {net: make_training(net) for net in nets}
     assert len(made) > 130 and sum(starts_from_source(net) for net in nets) == 1
     for a, b in combinations(nets, 2):
         if all(getattr(a, name) == getattr(b, name) for name in BESIDE):
@@ -76,7 +77,7 @@ def test_recipes_that_differ_make_trainings_that_differ(scale: str) -> None:
     ids=lambda changed: next(iter(changed)),
 )
 def test_every_field_takes_effect(changed: dict) -> None:
-    assert training(replace(BASE, **changed)) != training(BASE)
+    assert make_training(replace(BASE, **changed)) != make_training(BASE)
 
 
 def test_every_field_was_tried() -> None:
@@ -103,40 +104,40 @@ def test_every_field_was_tried() -> None:
 )
 def test_what_would_do_nothing_is_refused(changed: dict, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        training(replace(BASE, **changed))
+        make_training(replace(BASE, **changed))
 
 
 def test_a_source_must_be_of_use() -> None:
     with pytest.raises(ValueError, match="give a source"):
-        starts_from_source(replace(BASE, data=Images("cifar10", ("matched",))))
+        starts_from_source(replace(BASE, data=ImageSet("cifar10", ("matched",))))
     with pytest.raises(ValueError, match="cannot begin with"):
         starts_from_source(replace(BASE, source=replace(BASE, arch="resnet34")))
     assert starts_from_source(replace(BASE, source=BASE))
-    assert not starts_from_source(replace(BASE, data=Images("cifar10", ("matched",)), source=BASE))
+    assert not starts_from_source(replace(BASE, data=ImageSet("cifar10", ("matched",)), source=BASE))
 
 
 def test_trainings_of_the_papers_by_hand() -> None:
-    smooth = training(TRADES_LS)
+    smooth = make_training(TRADES_LS)
     attack = PGD(Linf(8 / 256), KL(), 0.008, 10, Gaussian(0.001))
     assert smooth.objective == TRADES(attack, 6.0, smoothing=0.1, convention="all")
     chosen = PGD(Linf(8 / 256), CE(), 0.008, 20, Uniform())
     assert smooth.validation == Validation(0, "average", attack=chosen, on_test=True)
     assert smooth.optimiser == SGD(0.9, False, 2e-4) and smooth.batch_size == 64
-    assert training(single(3)).objective == SingleClassAT(PGD(Linf(8 / 256), CE(), 0.008, 10), (3,))
-    trades = training(DEFENCES["TRADES"])
+    assert make_training(single(3)).objective == SingleClassAT(PGD(Linf(8 / 256), CE(), 0.008, 10), (3,))
+    trades = make_training(DEFENCES["TRADES"])
     assert trades.schedule == Steps(0.1, (75 / 76,))  # the drop at 90 never comes
-    fast = training(network("imagenet", "pgd-at"))
+    fast = make_training(network("imagenet", "pgd-at"))
     assert isinstance(fast.objective, PGDAT) and fast.objective.attack.step == 1.25 * 0.007
     assert isinstance(fast.schedule, Piecewise) and max(rate for _, rate in fast.schedule.points) == 0.4
-    fair = training(benz2021.fair_training("pgd-at"))
+    fair = make_training(benz2021.fair_training("pgd-at"))
     assert fair.policies == (FairWeighting(0.05, 0.05),)
-    assert training(important_class_training("resnet56", "standard", 20.0)).policies == (ImportantClass(3, 20.0),)
+    assert make_training(important_class_training("resnet56", "standard", 20.0)).policies == (ImportantClass(3, 20.0),)
     (adam,) = [net for net in all_trainings("full") if net.optimiser == "adam"]
-    assert training(adam).optimiser == Adam(weight_decay=1e-4) and training(adam).schedule.rate(0.0) == 1e-3
+    assert make_training(adam).optimiser == Adam(weight_decay=1e-4) and make_training(adam).schedule.rate(0.0) == 1e-3
     (cyclic,) = [net for net in all_trainings("full") if net.schedule == "cyclic"]
-    assert training(cyclic).schedule == Cyclic(0.1)
-    cfa = training(METHODS["TRADES + CFA"])
+    assert make_training(cyclic).schedule == Cyclic(0.1)
+    cfa = make_training(METHODS["TRADES + CFA"])
     assert cfa.policies == (CFA(),) and cfa.averaging == FAWA() and cfa.validation == Validation(None, "last")
-    l2 = training(replace(BASE, threat=Threat(0.5, 0.1, norm="l2"))).objective
+    l2 = make_training(replace(BASE, threat=Threat(0.5, 0.1, norm="l2"))).objective
     assert l2.attack is not None and l2.attack.ball == L2(0.5)
-    assert {type(training(net).schedule) for net in all_trainings("lite")} == {OneCycle, Cyclic}
+    assert {type(make_training(net).schedule) for net in all_trainings("lite")} == {OneCycle, Cyclic}

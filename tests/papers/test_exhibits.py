@@ -13,6 +13,8 @@ from leastwise.core.recipe import recipe_key
 from leastwise.data.augment.registry import AUGMENTATIONS
 from leastwise.data.classes import CIFAR100, CIFAR100_GROUPS
 from leastwise.data.registry import SOURCES
+from leastwise.jobs.images import ImageSet
+from leastwise.jobs.job import ReleasedNetwork
 from leastwise.models.zoo.registry import find_architecture
 from leastwise.papers.ahn import exhibits as ahn
 from leastwise.papers.ahn.exhibits import CHAIR, CLEAN, FOX, FURTHER, GRID, SWEEP, pgd
@@ -20,7 +22,7 @@ from leastwise.papers.benz2021.exhibits import CORRUPTIONS, network
 from leastwise.papers.cost import condition_passes, costs_by_scale, count_images, find_released, total_cost
 from leastwise.papers.exhibit import Exhibit
 from leastwise.papers.printed import read_errata, read_printed
-from leastwise.papers.recipes import Absent, Images, Measured, Recipe, Released, Trained, networks, trainings
+from leastwise.papers.recipes import Absent, Measured, Recipe, Trained, networks, trainings
 from leastwise.papers.recipes import Threat as PaperThreat
 from leastwise.papers.registry import PAPERS, keep_roles, list_recipes, select_exhibits
 from leastwise.papers.scales import SCALES, scale
@@ -170,7 +172,7 @@ def test_scales_keep_different_trainings_different(scale_name: str) -> None:
     """What differs on one data set must not become one network, or its cosines would be 1 by construction."""
     at_scale = scale(scale_name)
     for exhibit in EXHIBITS:
-        by_data: dict[Images, list[Trained]] = {}
+        by_data: dict[ImageSet, list[Trained]] = {}
         for net in exhibit.trainings("full"):
             by_data.setdefault(net.data, []).append(net)
         for nets in by_data.values():
@@ -326,19 +328,20 @@ def test_both_radii_are_measured_on_both_splits() -> None:
 
 
 def test_counts_and_costs_by_hand() -> None:
-    assert count_images(Images("cifar10"), "train") == 50_000 and count_images(Images("mnist"), "test") == 10_000
-    assert count_images(Images("cifar10", ("binary", 3, 5)), "train") == 10_000
-    assert count_images(Images("cifar10", ("removed", 3), per_class=7), "test") == 63
-    assert count_images(Images("mnist", classes=(0,)), "test") == 980
+    assert count_images(ImageSet("cifar10"), "train") == 50_000 and count_images(ImageSet("mnist"), "test") == 10_000
+    assert count_images(ImageSet("cifar10", ("binary", 3, 5)), "train") == 10_000
+    assert count_images(ImageSet("cifar10", ("removed", 3), per_class=7), "test") == 63
+    assert count_images(ImageSet("mnist", classes=(0,)), "test") == 980
     assert (
-        count_images(Images("imagenet"), "test") == 50_000 and count_images(Images("tiny-imagenet"), "test") == 10_000
+        count_images(ImageSet("imagenet"), "test") == 50_000
+        and count_images(ImageSet("tiny-imagenet"), "test") == 10_000
     )
     assert [condition_passes(name, 10) for name in ("clean", "pgd20[1/255]", "tpgd20-grid", "fog:3")] == [1, 62, 248, 1]
-    net = Trained(Images("cifar10"), "small", "pgd-at", threat=PaperThreat(0.1, 0.1, 5), epochs=2)
+    net = Trained(ImageSet("cifar10"), "small", "pgd-at", threat=PaperThreat(0.1, 0.1, 5), epochs=2)
     assert total_cost([net]) == total_cost([net, net]) and total_cost([net]).passes == 50_000 * 2 * (15 + 3)
-    audit = Measured(net, Images("cifar10"), ("clean", "pgd20"))
+    audit = Measured(net, ImageSet("cifar10"), ("clean", "pgd20"))
     assert total_cost([audit]).passes - total_cost([net]).passes == 10_000 * 63 and total_cost([audit]).trainings == 1
-    assert networks(Measured(Released("w", "resnet18", Images("cifar10")), Images("cifar10"))) == ()
+    assert networks(Measured(ReleasedNetwork("w", "resnet18", ImageSet("cifar10")), ImageSet("cifar10"))) == ()
 
 
 def test_costs_of_an_exhibit_at_every_scale() -> None:
@@ -352,7 +355,7 @@ def test_costs_of_an_exhibit_at_every_scale() -> None:
 
 def test_fewer_steps_still_cross_the_ball() -> None:
     smoke = scale("smoke")
-    (net,) = smoke(Trained(Images("cifar10"), "resnet18", "pgd-at", threat=PaperThreat(8 / 255, 2 / 255, 10)))
+    (net,) = smoke(Trained(ImageSet("cifar10"), "resnet18", "pgd-at", threat=PaperThreat(8 / 255, 2 / 255, 10)))
     assert isinstance(net, Trained) and net.threat is not None
     assert net.threat.steps == 2 and net.threat.steps * net.threat.step == pytest.approx(1.25 * net.threat.eps)
     PGD(Linf(net.threat.eps), CE(), net.threat.step, net.threat.steps)

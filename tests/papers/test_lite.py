@@ -16,11 +16,11 @@ from leastwise.models.load.checkpoint import load_checkpoint
 from leastwise.papers.page import write_page
 from leastwise.papers.recipes import Measured, Recipe, Trained, trainings
 from leastwise.papers.registry import PAPERS, list_recipes, select_exhibits
-from leastwise.papers.reproduce import drawings
-from leastwise.papers.stored import Store
+from leastwise.papers.reproduce import collect_results
+from leastwise.papers.stored import PaperStore
 
 HERE = Path(__file__).parents[2]
-STORE = Store(HERE / "results", "lite")
+STORE = PaperStore(HERE / "results", "lite")
 SMALL = 1_500_000  # bytes of weights
 SOME = 100  # images that are looked at again
 
@@ -86,7 +86,7 @@ def drawn_in_the_docs() -> list[str]:
 def test_pages_redraw_from_what_is_stored_with_every_cell_of_their_csv_as_it_was(paper: str, tmp_path: Path) -> None:
     """No data and no training; the committed files are those of version 0.1, and are compared as text."""
     names = [name for name in drawn_in_the_docs() if name.startswith(f"{paper}/")]
-    (drawn,) = drawings([one for name in names for one in select_exhibits(name)], STORE, {})
+    (drawn,) = collect_results([one for name in names for one in select_exhibits(name)], STORE, {})
     write_page(drawn.paper, drawn.exhibits, "lite", drawn.results, {}, tmp_path)
     kept = STORE.root / "pages" / paper
     assert {file.name for file in kept.iterdir()} == {file.name for file in tmp_path.iterdir()}

@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -11,24 +11,29 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from leastwise.audit.auditor import audit
+from leastwise.audit.auditor import AuditRecipe
 from leastwise.audit.evidence_file import load_evidence
 from leastwise.cli.main import main
-from leastwise.jobs.folder import RUN, claimed
+from leastwise.jobs.audit_task import audit
+from leastwise.jobs.events import JobEventListener
+from leastwise.jobs.extras import find_positions
+from leastwise.jobs.folder import RUN, read_claim
+from leastwise.jobs.images import ImageSet, read_images
+from leastwise.jobs.job import AuditJob, ReleasedNetwork
+from leastwise.jobs.schedule import JobRunner
 from leastwise.models.load.checkpoint import load_checkpoint
+from leastwise.papers import jobs as paper_jobs
 from leastwise.papers import page as pages
-from leastwise.papers import run as running
-from leastwise.papers.build import conditions, dataset
 from leastwise.papers.estimate import Speed, count_passes
+from leastwise.papers.jobs import make_attacks, make_job
 from leastwise.papers.outline import missing, short, tree
-from leastwise.papers.recipes import Images, Measured, Recipe, Released, Threat, Trained
+from leastwise.papers.recipes import Measured, Recipe, Threat, Trained
 from leastwise.papers.registry import list_recipes, select_exhibits
-from leastwise.papers.reproduce import Silent, drawings, execute, older, to_do
-from leastwise.papers.run import Runner, Watch, positions
-from leastwise.papers.stored import Store, files
+from leastwise.papers.reproduce import RecipeListener, collect_results, count_versions, do_work, list_work
+from leastwise.papers.stored import PaperStore
 from leastwise.training.loop import StepProgress
 
-FEW = Images("fashion-mini", per_class=4)
+FEW = ImageSet("fashion-mini", per_class=4)
 ATTACK = Threat(0.1, 0.05, 2)
 NET = Trained(FEW, "convnet", epochs=2, batch_size=10, augment="none", scale="smoke")
 ROBUST = replace(NET, method="pgd-at", threat=ATTACK)
@@ -36,27 +41,45 @@ BOTH = Measured(ROBUST, FEW, ("clean", "pgd2"), ATTACK, scale="smoke")
 
 
 @pytest.fixture
-def runner(tmp_path: Path) -> Runner:
-    return Runner(Store(tmp_path, "smoke"))
+def store(tmp_path: Path) -> PaperStore:
+    return PaperStore(tmp_path, "smoke")
 
 
-def done(runner: Runner, *recipes: Recipe) -> Store:
-    assert execute(to_do(recipes, runner.store), runner) == {}
-    return runner.store
+def forget_jobs() -> None:
+    paper_jobs.make_job.cache_clear()
+    paper_jobs.make_training_job.cache_clear()
 
 
-def test_a_training_and_its_audit_leave_small_folders_that_are_found_again(runner: Runner) -> None:
+@pytest.fixture(autouse=True)
+def jobs_of_this_test() -> Iterator[None]:
+    """What exhibits want of epochs may be another thing in the next test."""
+    yield
+    forget_jobs()
+
+
+def done(store: PaperStore, *recipes: Recipe) -> None:
+    assert do_work(list_work(recipes, store), store) == {}
+
+
+def recipe_of(store: PaperStore, measured: Measured) -> AuditRecipe:
+    """What determines the evidence of an audit."""
+    job = make_job(measured)
+    assert isinstance(job, AuditJob)
+    return JobRunner(store.store, force=True).prepare_audit(job).auditor.recipe
+
+
+def test_a_training_and_its_audit_leave_small_folders_that_are_found_again(store: PaperStore) -> None:
     wanted = replace(BOTH, keeps=("features",))
-    assert to_do([wanted], runner.store) == (ROBUST, wanted)
-    store = done(runner, wanted)
-    assert to_do([wanted, ROBUST], store) == () and execute((), runner) == {}
+    assert list_work([wanted], store) == (ROBUST, wanted)
+    done(store, wanted)
+    assert list_work([wanted, ROBUST], store) == () and do_work((), store) == {}
     held = {path.name for path in store.folder(ROBUST).iterdir()}
     assert held == {"model.safetensors", "epochs.jsonl", "manifest.json", "recipe.json", "run.json"}
     held = {path.name for path in store.folder(wanted).iterdir()}
     assert held == {"evidence.safetensors.xz", "features.safetensors", "manifest.json", "recipe.json", "run.json"}
     found = store.found(wanted)
     model = load_checkpoint(store.folder(ROBUST) / "model.safetensors")
-    again = audit(model, dataset(FEW), conditions(wanted))
+    again = audit(model, read_images(FEW), make_attacks(wanted))
     assert found.evidence is not None
     assert (found.evidence.conditions["pgd2"].predicted == again.conditions["pgd2"].predicted).all()
     assert found.moments is not None and found.plane is not None and found.plane.shape == (len(again.ids), 2)
@@ -64,33 +87,33 @@ def test_a_training_and_its_audit_leave_small_folders_that_are_found_again(runne
     assert load_evidence(store.folder(wanted)).ids.tolist() == again.ids.tolist()  # as `leastwise report` reads it
 
 
-def test_what_recipes_share_is_done_once(runner: Runner) -> None:
+def test_what_recipes_share_is_done_once(store: PaperStore) -> None:
     made = replace(NET, data=replace(FEW, change=("matched",), steps=2), source=ROBUST)
     begun = replace(ROBUST, method="trades", fair=("frl-both",), data=replace(FEW, per_class=10), source=ROBUST)
     other = replace(BOTH, data=replace(FEW, classes=(3,)))
-    work = to_do([BOTH, other, made, begun, replace(BOTH, model=made)], runner.store)
+    work = list_work([BOTH, other, made, begun, replace(BOTH, model=made)], store)
     assert work == (ROBUST, BOTH, other, made, begun, replace(BOTH, model=made))
-    store = done(runner, *work)
-    facts = claimed(store.folder(begun))
+    done(store, *work)
+    facts = read_claim(store.folder(begun))
     assert facts is not None and facts["start"] == load_checkpoint(store.folder(ROBUST) / "model.safetensors").digest()
     assert store.found(made).epochs == ()  # nobody asked for its own record
 
 
-def test_a_failed_training_marks_what_needs_it_and_nothing_else(runner: Runner) -> None:
+def test_a_failed_training_marks_what_needs_it_and_nothing_else(store: PaperStore) -> None:
     wild = replace(ROBUST, rate=1e30)
     of_wild = replace(BOTH, model=wild)
     from_wild = replace(ROBUST, source=wild)
-    failed = execute(to_do([of_wild, BOTH, from_wild], runner.store), runner)
+    failed = do_work(list_work([of_wild, BOTH, from_wild], store), store)
     assert set(failed) == {wild, of_wild, from_wild} and "the loss is" in failed[wild]
     assert failed[of_wild].startswith("a network that it needs failed (the loss is")
-    assert runner.store.has(BOTH) and not runner.store.has(wild)
+    assert store.has(BOTH) and not store.has(wild)
 
 
-class StopAfter(Silent):
+class StopAfter(RecipeListener):
     def __init__(self, steps: int) -> None:
         self.left = steps
 
-    def during(self, recipe: Recipe, names: Sequence[str]) -> AbstractContextManager[Watch]:
+    def during(self, recipe: Recipe, names: Sequence[str]) -> AbstractContextManager[JobEventListener]:
         def watch(event: object) -> None:
             self.left -= isinstance(event, StepProgress)
             if not self.left:
@@ -100,47 +123,47 @@ class StopAfter(Silent):
 
 
 def test_an_interrupted_run_goes_on_and_ends_with_the_same_network(tmp_path: Path) -> None:
-    cut, whole = (Runner(Store(tmp_path / name, "smoke")) for name in ("cut", "whole"))
+    cut, whole = (PaperStore(tmp_path / name, "smoke") for name in ("cut", "whole"))
     with pytest.raises(KeyboardInterrupt):
-        execute(to_do([BOTH], cut.store), cut, StopAfter(6))
-    assert cut.store.begun(ROBUST) and to_do([BOTH], cut.store) == (ROBUST, BOTH)
-    assert sum("epoch" in line for line in (cut.store.folder(ROBUST) / "epochs.jsonl").read_text().splitlines()) == 1
+        do_work(list_work([BOTH], cut), cut, StopAfter(6))
+    assert cut.begun(ROBUST) and list_work([BOTH], cut) == (ROBUST, BOTH)
+    assert sum("epoch" in line for line in (cut.folder(ROBUST) / "epochs.jsonl").read_text().splitlines()) == 1
     for one in (cut, whole):
         done(one, BOTH)
-    a, b = (one.store.folder(ROBUST) / "model.safetensors" for one in (cut, whole))
+    a, b = (one.folder(ROBUST) / "model.safetensors" for one in (cut, whole))
     assert a.read_bytes() == b.read_bytes()
 
 
-def test_results_of_other_versions_count_while_their_recipe_is_the_same(runner: Runner) -> None:
-    store = done(runner, BOTH)
+def test_results_of_other_versions_count_while_their_recipe_is_the_same(store: PaperStore) -> None:
+    done(store, BOTH)
     for version, counts in (("0.0.1", True), ("7.0.0", False)):
         for recipe in (ROBUST, BOTH):
             path = store.folder(recipe) / "recipe.json"
             path.write_text(json.dumps(json.loads(path.read_text()) | {"leastwise": version}))
         assert store.has(BOTH) == store.has(ROBUST) == counts
-        assert older([ROBUST, BOTH], store, "0.1.0") == ({version: 2} if counts else {})
-    done(runner, BOTH)  # of another major version: done anew
-    assert older([ROBUST, BOTH], store, "0.0.2") != {}
+        assert count_versions([ROBUST, BOTH], store, "0.1.0") == ({version: 2} if counts else {})
+    done(store, BOTH)  # of another major version: done anew
+    assert count_versions([ROBUST, BOTH], store, "0.0.2") != {}
 
 
-def test_an_audit_belongs_to_the_network_that_is_there(runner: Runner) -> None:
-    store = done(runner, BOTH)
+def test_an_audit_belongs_to_the_network_that_is_there(store: PaperStore) -> None:
+    done(store, BOTH)
     weights = store.folder(ROBUST) / "model.safetensors"
     content = weights.read_bytes()
     weights.write_bytes(content + b"\0")
     assert store.has(ROBUST) and not store.has(BOTH)
     weights.unlink()  # audits alone are enough to draw
-    assert store.has(BOTH) and not store.has(ROBUST) and to_do([BOTH], store) == ()
+    assert store.has(BOTH) and not store.has(ROBUST) and list_work([BOTH], store) == ()
 
 
 def test_what_exhibits_want_of_epochs_is_measured_while_training(
-    runner: Runner, monkeypatch: pytest.MonkeyPatch
+    store: PaperStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     each = replace(BOTH, each_epoch=True)
-    monkeypatch.setattr(running, "followers", lambda scale: ({ROBUST: (each,)}, frozenset({ROBUST})))
-    store = done(runner, BOTH)
-    assert not store.has(each)
-    done(runner, each)
+    monkeypatch.setattr(paper_jobs, "find_followers", lambda scale: ({ROBUST: (each,)}, frozenset({ROBUST})))
+    forget_jobs()
+    done(store, each)
+    assert store.has(BOTH)  # the same job
     found = store.found(each)
     assert len(found.each) == len(found.entropies) == 2 and found.evidence is not None
     for name in each.conditions:
@@ -148,15 +171,17 @@ def test_what_exhibits_want_of_epochs_is_measured_while_training(
         assert last.correct.tolist() == alone.correct.tolist()
         assert found.entropies[-1][name] == pytest.approx(found.evidence.conditions[name].entropy.mean(), rel=1e-5)
     own = store.found(ROBUST).epochs
-    clean = audit(load_checkpoint(store.folder(ROBUST) / "model.safetensors"), dataset(FEW, "train"), conditions(CLEAN))
+    clean = audit(
+        load_checkpoint(store.folder(ROBUST) / "model.safetensors"), read_images(FEW, "train"), make_attacks(CLEAN)
+    )
     assert own[-1].correct.tolist() == clean.tally("clean").correct.tolist() and len(own) == 2
 
 
 CLEAN = replace(BOTH, conditions=("clean",), threat=None)
 
 
-def test_records_name_no_folder_of_this_machine(runner: Runner) -> None:
-    store = done(runner, BOTH)
+def test_records_name_no_folder_of_this_machine(store: PaperStore) -> None:
+    done(store, BOTH)
     assert json.loads((store.folder(BOTH) / RUN).read_text())["model"] == (
         f"smoke/trainings/{store.folder(BOTH.model).name}/model.safetensors"
     )
@@ -164,15 +189,15 @@ def test_records_name_no_folder_of_this_machine(runner: Runner) -> None:
         assert str(store.results) not in file.read_text(), file
 
 
-def test_epochs_that_nobody_measured_are_named(runner: Runner) -> None:
-    done(runner, BOTH)
-    ((_, why),) = execute([replace(BOTH, each_epoch=True)], runner).items()
+def test_epochs_that_nobody_measured_are_named(store: PaperStore) -> None:
+    done(store, BOTH)
+    ((_, why),) = do_work([replace(BOTH, each_epoch=True)], store).items()
     assert "was not measured after every epoch: remove that folder" in why
 
 
-def test_every_field_of_an_audit_takes_effect_or_is_refused(runner: Runner) -> None:
-    done(runner, ROBUST, NET)
-    base = runner.auditor(BOTH)[0].recipe
+def test_every_field_of_an_audit_takes_effect_or_is_refused(store: PaperStore) -> None:
+    done(store, ROBUST, NET)
+    base = recipe_of(store, BOTH)
     for changed in (
         {"model": NET},
         {"data": replace(FEW, per_class=3)},
@@ -182,7 +207,7 @@ def test_every_field_of_an_audit_takes_effect_or_is_refused(runner: Runner) -> N
         {"split": "train"},
         {"keep": "fooled"},
     ):
-        assert runner.auditor(replace(BOTH, **changed))[0].recipe != base, changed  # type: ignore[arg-type]
+        assert recipe_of(store, replace(BOTH, **changed)) != base, changed  # type: ignore[arg-type]
     for changed, sentence in (
         ({"threat": None}, "attacks need a radius"),
         ({"conditions": ("clean",)}, "nothing else does"),
@@ -191,16 +216,16 @@ def test_every_field_of_an_audit_takes_effect_or_is_refused(runner: Runner) -> N
         ({"keeps": ("gradients",)}, "cannot be kept"),
         ({"data": replace(FEW, steps=3)}, "take steps"),
     ):
-        failed = execute([replace(BOTH, **changed)], runner)  # type: ignore[arg-type]
+        failed = do_work([replace(BOTH, **changed)], store)  # type: ignore[arg-type]
         assert sentence in next(iter(failed.values())), changed
 
 
-def test_pictures_are_those_of_the_audit(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pictures_are_those_of_the_audit(store: PaperStore, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = replace(BOTH, keeps=("logits",))
-    data = dataset(FEW)
-    monkeypatch.setattr(running, "shown", lambda m: (int(data.ids[7]), 10**9))
-    store = done(runner, wanted)
-    assert files(wanted) == ("evidence.safetensors.xz", "pictures.safetensors")
+    data = read_images(FEW)
+    monkeypatch.setattr(paper_jobs, "list_pictures", lambda m: (int(data.ids[7]), 10**9))
+    forget_jobs()
+    done(store, wanted)
     found = store.found(wanted)
     assert [one.id for one in found.pictures] == [int(data.ids[7]), int(data.ids[0])]  # the other is not here
     assert found.evidence is not None
@@ -209,27 +234,27 @@ def test_pictures_are_those_of_the_audit(runner: Runner, monkeypatch: pytest.Mon
         for name in wanted.conditions:
             assert one.logits[name].argmax() == found.evidence.conditions[name].predicted[row]
         assert np.abs(one.pixels["pgd2"] - one.pixels["clean"]).max() <= 0.1 + 1e-6
-    assert positions((10**9, int(data.ids[1]), 10**9 + 1), data) == [0, 1, 2]
+    assert find_positions((10**9, int(data.ids[1]), 10**9 + 1), data) == [0, 1, 2]
 
 
-def test_networks_of_others_are_asked_for_by_their_place(runner: Runner, tmp_path: Path) -> None:
-    theirs = Released("standard/resnet18-imagenet", "convnet", FEW)
+def test_networks_of_others_are_asked_for_by_their_place(store: PaperStore, tmp_path: Path) -> None:
+    theirs = ReleasedNetwork("standard/resnet18-imagenet", "convnet", FEW)
     recipe = replace(CLEAN, model=theirs)
-    ((_, why),) = execute([recipe], runner).items()
+    ((_, why),) = do_work([recipe], store).items()
     place = tmp_path / "networks" / "standard" / "resnet18-imagenet.pt"
     assert str(place) in why and "trained by others" in why
-    assert "standard/resnet18-imagenet" in next(iter(missing([recipe], runner)))
+    assert "standard/resnet18-imagenet" in next(iter(missing([recipe], store)))
     assert select_exhibits("benz2021/fig9")[0].needs  # whose networks are such
 
 
-def test_the_plan_in_words_and_numbers(runner: Runner) -> None:
+def test_the_plan_in_words_and_numbers(store: PaperStore) -> None:
     exhibits = (*select_exhibits("benz2021/fig14"), *select_exhibits("tian2021/table2"))
-    lines = list(tree(exhibits, runner.store))
+    lines = list(tree(exhibits, store))
     assert lines[-1] == "  needs nothing but the paper" and sum("(see above)" in line for line in lines) == 2
     assert sum("[to do]" in line for line in lines) == 4 * 3
     recipes = list_recipes(exhibits, "smoke")[0]
     speed = Speed()
-    assert all(speed.seconds(recipe) > 0 for recipe in to_do(recipes, runner.store)) and len(speed.known) == 2
+    assert all(speed.seconds(recipe) > 0 for recipe in list_work(recipes, store)) and len(speed.known) == 2
     assert count_passes(BOTH) == 40 * (1 + 8) and short(1_830_000) == "1.83 million"
 
 
@@ -242,7 +267,7 @@ def test_the_command_plans_draws_and_refuses(
         calls.append(given)
         return (tmp_path / "index.html",)
 
-    monkeypatch.setattr(pages, "write", write)
+    monkeypatch.setattr(pages, "write_page", write)
     out = ["--scale", "smoke", "--out", str(tmp_path)]
     assert main(["reproduce", "benz2021/fig3", "--plan", *out]) == 0
     assert "9 trainings and 9 audits" in capsys.readouterr().out and list(tmp_path.iterdir()) == [] == calls
@@ -266,7 +291,7 @@ def test_only_some_rows_are_run_and_the_others_say_so(tmp_path: Path, capsys: py
     assert main([*command, "--only", "SGD*", "cyclic"]) == 0
     said = capsys.readouterr().out
     assert "in all     2 trainings and 2 audits" in said and "Adam" not in said
-    store = Store(tmp_path, "smoke")
+    store = PaperStore(tmp_path, "smoke")
     there = {
         role: store.has(planned_one) for role, (planned_one,) in select_exhibits("benz2021/fig6")[0]("smoke").items()
     }
@@ -278,13 +303,14 @@ def test_only_some_rows_are_run_and_the_others_say_so(tmp_path: Path, capsys: py
 
 
 @pytest.mark.medium
-def test_pages_show_what_was_asked_for_and_what_is_whole_already(runner: Runner) -> None:
+def test_pages_show_what_was_asked_for_and_what_is_whole_already(store: PaperStore) -> None:
     fig1, fig2 = select_exhibits("benz2021/fig1"), select_exhibits("benz2021/fig2")
-    (drawn,) = drawings(fig2, runner.store, {})
+    (drawn,) = collect_results(fig2, store, {})
     assert [one.id for one in drawn.exhibits] == ["benz2021/fig2"] and drawn.results == {}
-    done(runner, *list_recipes(fig1, "smoke")[0])
-    (drawn,) = drawings(fig2, runner.store, {})
-    assert [one.id for one in drawn.exhibits] == ["benz2021/fig1", "benz2021/fig2"] and len(drawn.results) == 1
+    done(store, *list_recipes(fig1, "smoke")[0])
+    (drawn,) = collect_results(fig2, store, {})
+    assert [one.id for one in drawn.exhibits] == ["benz2021/fig1", "benz2021/fig2"]
+    assert len(drawn.results) == 2  # what is measured after every epoch is measured at the end too
 
 
 @pytest.mark.slow
@@ -293,7 +319,7 @@ def test_smoke_of_all_exhibits_of_all_papers(tmp_path: Path, capsys: pytest.Capt
     command = ["reproduce", *papers, "--scale", "smoke", "--out", str(tmp_path)]
     assert main(command) == 0
     assert "failed" not in capsys.readouterr().out
-    store = Store(tmp_path, "smoke")
+    store = PaperStore(tmp_path, "smoke")
     for name in papers:
         recipes, absent = list_recipes(select_exhibits(name), "smoke")
         assert absent == () and all(store.has(recipe) for recipe in recipes)

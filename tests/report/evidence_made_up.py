@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from leastwise.attacks.base import NEVER
-from leastwise.audit.evidence import Evidence, Record
+from leastwise.audit.evidence import Evidence
+from leastwise.audit.record import Record
 from leastwise.report.results import AuditedModel
 
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")

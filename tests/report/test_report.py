@@ -12,10 +12,11 @@ from rich.console import Console
 from leastwise.attacks.clean import Clean
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Linf
-from leastwise.audit.auditor import audit
-from leastwise.audit.evidence import Evidence, Record
+from leastwise.audit.evidence import Evidence
+from leastwise.audit.record import Record
 from leastwise.core.counts import Tally
 from leastwise.data.dataset import Dataset
+from leastwise.jobs.audit_task import audit
 from leastwise.models.zoo.registry import build
 from leastwise.report.class_changes import compare_pair
 from leastwise.report.summary import summarise
@@ -121,7 +122,7 @@ def test_ties_for_the_last_place_are_said(evidence: Evidence) -> None:
 def test_progress_prints_plain_lines_where_there_is_no_terminal(unbalanced: Dataset) -> None:
     console = Console(file=io.StringIO(), width=80)
     with progress(console, "audit", unbalanced.names) as watch:
-        audit(build("convnet", SHAPE, K), unbalanced, (("clean", Clean()),), batch_size=8, watch=watch)
+        audit(build("convnet", SHAPE, K), unbalanced, (("clean", Clean()),), batch_size=8, listen=watch)
     lines = console.file.getvalue().splitlines()
     assert lines[-1].startswith("audit: 100 %, clean ") and "(worst " in lines[-1]
 
@@ -143,5 +144,5 @@ def test_training_progress_shows_every_epoch_class_by_class() -> None:
 def test_progress_draws_a_bar_in_a_terminal(unbalanced: Dataset) -> None:
     console = Console(file=io.StringIO(), width=80, force_terminal=True)
     with progress(console, "audit", unbalanced.names) as watch:
-        audit(build("convnet", SHAPE, K), unbalanced, (("clean", Clean()),), batch_size=8, watch=watch)
+        audit(build("convnet", SHAPE, K), unbalanced, (("clean", Clean()),), batch_size=8, listen=watch)
     assert "100%" in console.file.getvalue() and "━" in console.file.getvalue()

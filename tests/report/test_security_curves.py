@@ -9,8 +9,8 @@ import torch
 from leastwise.attacks.naming import Threat
 from leastwise.attacks.registry import make_attacks, repeat_over_radii
 from leastwise.attacks.threats import Linf
-from leastwise.audit.auditor import audit
 from leastwise.data.dataset import Dataset
+from leastwise.jobs.audit_task import audit
 from leastwise.models.zoo.registry import build
 from leastwise.report.security_curves import (
     Curve,

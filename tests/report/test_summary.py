@@ -11,8 +11,8 @@ import leastwise.report
 from leastwise.attacks.naming import Threat
 from leastwise.attacks.registry import make_attacks, repeat_over_radii
 from leastwise.attacks.threats import Linf
-from leastwise.audit.auditor import audit
 from leastwise.data.dataset import Dataset
+from leastwise.jobs.audit_task import audit
 from leastwise.models.zoo.registry import build
 from leastwise.report.cost_matrix import read_costs
 from leastwise.report.summary import summarise

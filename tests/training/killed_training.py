@@ -6,7 +6,9 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from leastwise.jobs.job import Train
+from leastwise.jobs.images import ImageSet
+from leastwise.jobs.job import TrainJob
+from leastwise.jobs.train_task import prepare_training
 from leastwise.training.averaging import EMA
 from leastwise.training.loop import StepProgress
 from leastwise.training.methods.pgd_at import PGDAT
@@ -16,11 +18,10 @@ from leastwise.training.schedules import OneCycle
 from tests.forked_commands import forked
 from tests.training.batches_and_losses import ON_CE
 
-HEAVY = Train(
-    "fashion-mini",
+HEAVY = TrainJob(
+    ImageSet("fashion-mini", per_class=12),
     "small",
     Training(PGDAT(ON_CE), 3, 25, OneCycle(0.1), policies=(CFA(),), averaging=EMA(start=0.0), validation=Validation(2)),
-    per_class=12,
 )
 
 
@@ -30,7 +31,6 @@ def train_until(folder: Path, steps: int, name: str) -> subprocess.CompletedProc
 
 
 def train(arguments: Sequence[str]) -> int:
-    from leastwise.jobs.make import task
 
     folder, last, name = arguments
     steps = 0
@@ -41,5 +41,5 @@ def train(arguments: Sequence[str]) -> int:
         if steps == int(last):
             os.kill(os.getpid(), signal.Signals[name])
 
-    task(HEAVY, Path(folder), threads=1).run(watch)
+    prepare_training(HEAVY, Path(folder), threads=1).run(watch)
     return 0

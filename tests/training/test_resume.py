@@ -11,8 +11,9 @@ import torch
 
 from leastwise.data.loading import load
 from leastwise.data.readers.arrays import save_npz
-from leastwise.jobs.job import Train
-from leastwise.jobs.make import task as task_of_engine
+from leastwise.jobs.images import ImageSet
+from leastwise.jobs.job import TrainJob
+from leastwise.jobs.train_task import prepare_training
 from leastwise.models.fast.prepare import Form
 from leastwise.models.load.checkpoint import load_checkpoint
 from leastwise.training import resume as keeping
@@ -25,7 +26,7 @@ from leastwise.training.schedules import Constant, OneCycle
 from tests.training.killed_training import HEAVY, train_until
 
 QUICK = Training(Standard(), epochs=3, batch_size=50, schedule=OneCycle(0.1), validation=Validation(2))
-JOB = Train("fashion-mini", "convnet", QUICK, per_class=20)
+JOB = TrainJob(ImageSet("fashion-mini", per_class=20), "convnet", QUICK)
 
 
 def digests(folder: Path) -> list[str]:
@@ -70,28 +71,28 @@ def cut(after: int):
 
 def test_other_threads_or_another_form_are_refused_on_going_on(tmp_path: Path) -> None:
     with pytest.raises(Cut):
-        task_of_engine(JOB, tmp_path, threads=1).run(cut(1))
+        prepare_training(JOB, tmp_path, threads=1).run(cut(1))
     kept = json.loads((tmp_path / "manifest.json").read_text())
     assert kept["threads"] == 1 and kept["form"]["folded"] and kept["processes"] == 1
     with pytest.raises(ValueError, match="began with threads 1 and would not end with the same weights with 2"):
-        task_of_engine(JOB, tmp_path, threads=2).run()
+        prepare_training(JOB, tmp_path, threads=2).run()
     with pytest.raises(ValueError, match=r"began with form BatchNorm folded, channels last and .* with channels last"):
-        task_of_engine(JOB, tmp_path, form=Form(channels_last=True)).run()
-    assert task_of_engine(JOB, tmp_path).run().is_file()  # without a wish, what was written down
+        prepare_training(JOB, tmp_path, form=Form(channels_last=True)).run()
+    assert prepare_training(JOB, tmp_path).run().is_file()  # without a wish, what was written down
     assert torch.get_num_threads() == 1
 
 
 def test_finished_before_the_last_file_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = task_of_engine(JOB, tmp_path / "whole").run()
+    whole = prepare_training(JOB, tmp_path / "whole").run()
 
     def fail(*_: object) -> None:
         raise Cut
 
     with monkeypatch.context() as patched, pytest.raises(Cut):
         patched.setattr(Course, "finish", fail)
-        task_of_engine(JOB, tmp_path / "cut").run()
+        prepare_training(JOB, tmp_path / "cut").run()
     steps: list[object] = []
-    task_of_engine(JOB, tmp_path / "cut").run(steps.append)
+    prepare_training(JOB, tmp_path / "cut").run(steps.append)
     assert steps == [] and digests(tmp_path / "cut") == digests(whole.parent)
 
 
@@ -100,7 +101,7 @@ def test_best_and_last_are_both_kept_and_best_is_what_the_rule_says(tmp_path: Pa
     training = replace(QUICK, epochs=4, schedule=Constant(1.5), validation=Validation(5, "average"))
     weights: dict[int, str] = {}
     job = replace(JOB, training=training)
-    task = task_of_engine(job, tmp_path)
+    task = prepare_training(job, tmp_path)
     task.run()
     lines = [json.loads(line) for line in (tmp_path / "epochs.jsonl").read_text().splitlines()]
     scores = [sum(line["valid"]["clean"]["correct"]) for line in lines]
@@ -108,12 +109,12 @@ def test_best_and_last_are_both_kept_and_best_is_what_the_rule_says(tmp_path: Pa
     for epochs in (best, 4):
         # A constant rate: the first epochs of a shorter training are those of the longer one.
         other = replace(job, training=replace(training, epochs=epochs, validation=Validation(5, "last")))
-        weights[epochs] = load_checkpoint(task_of_engine(other, tmp_path / str(epochs)).run()).digest()
+        weights[epochs] = load_checkpoint(prepare_training(other, tmp_path / str(epochs)).run()).digest()
     assert digests(tmp_path) == [weights[best], weights[4]]
 
 
 def test_epoch_lines_hold_classes_policies_and_entropy(tmp_path: Path) -> None:
-    task_of_engine(HEAVY, tmp_path).run()
+    prepare_training(HEAVY, tmp_path).run()
     lines = [json.loads(line) for line in (tmp_path / "epochs.jsonl").read_text().splitlines()]
     assert [line["epoch"] for line in lines] == [1, 2, 3]
     for line in lines:
@@ -125,7 +126,7 @@ def test_epoch_lines_hold_classes_policies_and_entropy(tmp_path: Path) -> None:
 
 def test_choosing_on_the_test_set_is_said_everywhere(tmp_path: Path) -> None:
     job = replace(JOB, training=replace(QUICK, validation=Validation(0, on_test=True)))
-    model = load_checkpoint(task_of_engine(job, tmp_path).run())
+    model = load_checkpoint(prepare_training(job, tmp_path).run())
     assert any("chosen on the test set" in note for note in model.notes)
     lines = [json.loads(line) for line in (tmp_path / "epochs.jsonl").read_text().splitlines()]
     assert all("chosen on the test set" in line["warning"] for line in lines)
@@ -133,40 +134,40 @@ def test_choosing_on_the_test_set_is_said_everywhere(tmp_path: Path) -> None:
 
 
 def test_validation_images_are_never_trained_on(tmp_path: Path) -> None:
-    task_of_engine(JOB, tmp_path).run()
+    prepare_training(JOB, tmp_path).run()
     line = json.loads((tmp_path / "epochs.jsonl").read_text().splitlines()[0])
     assert line["clean"]["n"] == [18] * 10 and line["valid"]["clean"]["n"] == [2] * 10
 
 
 def test_a_warm_start_begins_with_those_weights_and_changes_the_claim(tmp_path: Path) -> None:
-    first = task_of_engine(JOB, tmp_path / "first").run()
+    first = prepare_training(JOB, tmp_path / "first").run()
     still = replace(JOB, start=str(first), training=replace(QUICK, epochs=1, schedule=Constant(1e-12)))
-    task = task_of_engine(still, tmp_path / "second")
+    task = prepare_training(still, tmp_path / "second")
     assert "start" in task.claim
     a, b = load_checkpoint(first), load_checkpoint(task.run())
     assert all(torch.allclose(p, q, atol=1e-6) for p, q in zip(a.parameters(), b.parameters(), strict=True))
     with pytest.raises(ValueError, match="do not fit small"):
-        task_of_engine(replace(still, arch="small"), tmp_path / "third")
+        prepare_training(replace(still, arch="small"), tmp_path / "third")
 
 
 def test_two_classes_become_the_only_ones(tmp_path: Path) -> None:
     names = load("fashion-mini/train").names
     job = replace(JOB, only=(names[6], names[0]))
-    model = load_checkpoint(task_of_engine(job, tmp_path).run())
+    model = load_checkpoint(prepare_training(job, tmp_path).run())
     assert model.k == 2 and model.trained_on.names == (names[6], names[0])
     with pytest.raises(ValueError, match="choose two different classes or more"):
-        task_of_engine(replace(JOB, only=("0",)), tmp_path / "one")
+        prepare_training(replace(JOB, only=("0",)), tmp_path / "one")
 
 
 def test_pseudo_labelled_images_must_be_of_the_same_task(tmp_path: Path) -> None:
     data = load("fashion-mini/train")
     save_npz(tmp_path / "extra.npz", data.take(5))
     job = replace(JOB, extra=str(tmp_path / "extra.npz"))
-    task = task_of_engine(job, tmp_path / "out")
+    task = prepare_training(job, tmp_path / "out")
     assert "extra" in task.claim and task.run().is_file()
     save_npz(tmp_path / "other.npz", data.only([0, 1]).relabel({0: 0, 1: 1}, ["a", "b"]))
     with pytest.raises(ValueError, match="pseudo-labelled images need the shape"):
-        task_of_engine(replace(JOB, extra=str(tmp_path / "other.npz")), tmp_path / "no")
+        prepare_training(replace(JOB, extra=str(tmp_path / "other.npz")), tmp_path / "no")
 
 
 def test_snapshots_within_an_epoch_are_saved_as_time_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,6 +179,6 @@ def test_snapshots_within_an_epoch_are_saved_as_time_passes(tmp_path: Path, monk
             content = torch.load(tmp_path / "resume.pt", weights_only=True)
             held.append((content["finished"], content["batch"]))
 
-    task_of_engine(JOB, tmp_path).run(watch)
+    prepare_training(JOB, tmp_path).run(watch)
     assert (0, 1) in held and (2, 2) in held
     assert not (tmp_path / "resume.pt").exists()

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 from leastwise.core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from leastwise.audit.auditor import Auditor, audit, make_auditor
+    from leastwise.audit.auditor import Auditor, make_auditor
     from leastwise.audit.evidence import Evidence
     from leastwise.audit.evidence_file import load_evidence
 
-__all__ = ["Auditor", "Evidence", "audit", "load_evidence", "make_auditor"]
+__all__ = ["Auditor", "Evidence", "load_evidence", "make_auditor"]
 
 __getattr__ = lazy_names(
     __name__,
     {
-        "auditor": "Auditor audit make_auditor",
+        "auditor": "Auditor make_auditor",
         "evidence": "Evidence",
         "evidence_file": "load_evidence",
     },

@@ -1,7 +1,7 @@
 """audit(model, data, conditions) -> Evidence: run every condition on every example and write down what happened."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -11,10 +11,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from leastwise.attacks.base import BROKEN, Attack, Outcome, Passes
+from leastwise.attacks.base import Attack, Outcome, Passes
 from leastwise.attacks.clean import Clean, clean_outcome
-from leastwise.audit.evidence import Evidence, Record, join_records
-from leastwise.audit.record import make_record
+from leastwise.attacks.codes import BROKEN
+from leastwise.audit.evidence import Evidence
+from leastwise.audit.measure import make_record
+from leastwise.audit.record import Record, RecordColumns
 from leastwise.core.counts import Tally
 from leastwise.core.noise import Noise, random_order
 from leastwise.core.recipe import canonical_json, recipe_key
@@ -82,9 +84,9 @@ class Meanwhile(NamedTuple):
     fraction: float  # of the whole audit
 
 
-Watch = Callable[[Ready | AtMost | Planned | Step | Meanwhile], None]
-Kept = Callable[[int, Labels, Images], None]  # number of the batch in its shard, ids, attacked images
-Heard = Callable[[float, Tally | None], None]  # images done, and what was found in them; nothing yet inside a batch
+AuditEvent = Ready | AtMost | Planned | Step | Meanwhile
+ImageKeeper = Callable[[int, Labels, Images], None]  # number of the batch in its piece, ids, attacked images
+BatchListener = Callable[[float, Tally | None], None]  # images done, and what they gave; nothing yet inside a batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,68 +121,50 @@ class Auditor:
         shards = [order[i : i + size] for i in range(0, len(order), size)]
         return [positions[np.argsort(data.ids[positions])] for positions in shards]
 
-    def part(self, data: Dataset, watch: Watch = lambda event: None, form: Form | None = None) -> Evidence:
-        """The evidence of some of the recipe's examples; parts merge with `+`."""
-        conditions, shards = self.recipe.conditions, self.shards(data)
-        records = {}
+    def audit_in_one_piece(self, data: Dataset, form: Form) -> Evidence:
+        """The evidence of few examples, at once and in memory; long audits are jobs (`leastwise.jobs`)."""
         with inference(self.model):
             prepared = self.prepared(data, form)
-            watch(Ready(prepared))
-            for number, (name, _) in enumerate(conditions):
+            everything = np.argsort(data.ids)
+            records = {
+                name: self.attack_piece(name, data, everything, crafted_on=prepared.model)
+                for name, _ in self.recipe.conditions
+            }
+        return self.make_evidence(data, records)
 
-                def share(done: float, so_far: Tally | None, name: str = name, number: int = number) -> None:
-                    fraction = (number + done / len(data)) / len(conditions)
-                    watch(Meanwhile(name, fraction) if so_far is None else Step(name, fraction, so_far))
-
-                def pieces(
-                    name: str = name, heard: Heard = share, so_far: Tally = Tally.empty(data.k)
-                ) -> Iterator[Record]:
-                    for positions in shards:
-                        found = self.piece(name, data, positions, prepared.model, so_far, heard)
-                        so_far = so_far + tallied(data, positions, found)
-                        yield found
-
-                records[name] = assembled(pieces(), data, shards)
-        return self.evidence(data, records)
-
-    def evidence(self, data: Dataset, records: Mapping[str, Record]) -> Evidence:
+    def make_evidence(self, data: Dataset, records: Mapping[str, Record]) -> Evidence:
         order = np.argsort(data.ids)
         labels = data.labels[order].astype(np.int32)
         recipe = canonical_json(self.recipe)
         return Evidence(data.ids[order], labels, data.names, records, recipe, data.groups, self.warnings)
 
-    def piece(
+    def attack_piece(
         self,
         name: str,
         data: Dataset,
         positions: "np.ndarray",
+        *,
         crafted_on: Classifier,
-        before: Tally,
-        heard: Heard,
-        kept: Kept = lambda number, ids, x_adv: None,
+        listen: BatchListener = lambda done, so_far: None,
+        keep: ImageKeeper = lambda number, ids, x_adv: None,
     ) -> Record:
-        """One condition on one shard; `before` is what earlier shards found. `kept` gets the images of every batch."""
+        """One condition on some examples. `listen` hears of every batch, and `keep` gets its images."""
         attack = dict(self.recipe.conditions)[name]
         most = attack.cost(data.k)
-
-        def meanwhile(done: int, images: float) -> None:
-            heard(done + images, None)
-
-        def batches(so_far: Tally = before) -> Iterator[Record]:
-            for number, batch in enumerate(data.batches(self.batch_size, positions)):
-                x, y, ids = Batch(*(part.to(self.device) for part in batch))
-                with told_meanwhile(crafted_on, most, len(y), partial(meanwhile, int(so_far.n.sum()))):
-                    z, outcome = self.attacked(name, attack, x, y, ids, crafted_on)
-                check_finite(z, outcome, y, name, data.names)
-                so_far = so_far + Tally.count(y, z.argmax(dim=1) == y, data.k)
-                if self.recipe.images:
-                    kept(number, ids, outcome.x_adv)
-                yield make_record(
-                    z, y, x, outcome=outcome, rounded=self.in_8_bits(outcome.x_adv) if self.recipe.images else None
-                )
-                heard(float(so_far.n.sum()), so_far)
-
-        return join_records(batches(), len(positions))
+        columns, so_far = RecordColumns(len(positions)), Tally.empty(data.k)
+        for number, batch in enumerate(data.batches(self.batch_size, positions)):
+            x, y, ids = Batch(*(part.to(self.device) for part in batch))
+            before = partial(listen_inside, listen, int(so_far.n.sum()))
+            with told_meanwhile(crafted_on, most, len(y), before):
+                z, outcome = self.attacked(name, attack, x, y, ids, crafted_on)
+            check_finite(z, outcome, y, name, data.names)
+            so_far = so_far + Tally.count(y, z.argmax(dim=1) == y, data.k)
+            if self.recipe.images:
+                keep(number, ids, outcome.x_adv)
+            rounded = self.in_8_bits(outcome.x_adv) if self.recipe.images else None
+            columns.add(make_record(z, y, x, outcome=outcome, rounded=rounded))
+            listen(float(so_far.n.sum()), so_far)
+        return columns.whole()
 
     def in_8_bits(self, x_adv: Images) -> Logits:
         with torch.no_grad():
@@ -209,6 +193,7 @@ def make_auditor(
     model: nn.Module,
     data: Dataset,
     conditions: Conditions,
+    *,
     seed: int = 0,
     batch_size: int = 0,
     device: str = "cpu",
@@ -288,15 +273,13 @@ def told_meanwhile(
         hook.remove()
 
 
-def tallied(data: Dataset, positions: "np.ndarray", found: Record) -> Tally:
+def listen_inside(listen: BatchListener, done: int, images: float) -> None:
+    listen(done + images, None)
+
+
+def count_correct(data: Dataset, positions: "np.ndarray", found: Record) -> Tally:
     y = data.labels[positions]
     return Tally.count(torch.from_numpy(y), torch.from_numpy(found.predicted == y), data.k)
-
-
-def assembled(pieces: Iterable[Record], data: Dataset, shards: Sequence["np.ndarray"]) -> Record:
-    """One condition on all examples, in the order of their ids, from its pieces in the order of the shards."""
-    positions = np.concatenate(shards)
-    return join_records(pieces, len(positions), np.argsort(data.ids[positions]))
 
 
 def usual_shard(k: int, batch: int) -> int:
@@ -312,24 +295,6 @@ def usual_batch(model: Classifier, some: Images) -> int:
     with inference(model):
         each = backward_bytes(model, some) // len(some)
     return max(1, min(MOST_IMAGES, MOST_BYTES // max(1, each)))
-
-
-def audit(
-    model: nn.Module,
-    data: Dataset,
-    conditions: Conditions,
-    seed: int = 0,
-    batch_size: int = 0,
-    device: str = "cpu",
-    watch: Watch = lambda event: None,
-    form: Form | None = None,
-    force: bool = False,
-) -> Evidence:
-    """The evidence of all conditions on all examples. The model is moved to `device` and not changed otherwise.
-
-    `form` is how attacks compute the model (`Form()`: as it is); without it the fastest is found where that pays.
-    """
-    return make_auditor(model, data, conditions, seed, batch_size, device, force).part(data, watch, form)
 
 
 def check_finite(z: Logits, outcome: Outcome, y: Labels, name: str, classes: tuple[str, ...]) -> None:

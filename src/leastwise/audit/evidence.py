@@ -1,21 +1,21 @@
 """Evidence: one small record per example and condition, from which every table and interval follows.
 
-Here is the value and how it is written; `evidence_file` reads it, and `record` makes its records while attacking. None
+Here is the value and how it is written; `evidence_file` reads it, and `measure` makes its records while attacking. None
 of it needs torch but the counts that are tensors. The same recipe gives the same bytes on one kind of processor with
 the same batch size and number of threads.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float, Int
 from safetensors.numpy import save as save_arrays
 
 from leastwise.attacks.codes import FLAT, GRID, NEVER
+from leastwise.audit.record import SUMS, ClassMatrix, ExampleInts, Record, join_records
 from leastwise.core.files import sha256, write_atomic
 from leastwise.core.recipe import key_of_json
 from leastwise.data.classes import Groups
@@ -26,64 +26,6 @@ if TYPE_CHECKING:
 SCHEMA = 4  # 2: trouble, each; 3: rounded; 4: reached
 SUMMARY_FILE = "summary.json"  # made from the evidence by the report
 MOST_NAMED = 5  # classes that a sentence names
-
-ExampleInts = Int[np.ndarray, " n"]
-ExampleFloats = Float[np.ndarray, " n"]
-ClassMatrix = Float[np.ndarray, "k k"]
-ReachedCounts = Int[np.ndarray, "pairs pairs"]  # k × k, or 0 × 0 where nobody asked
-
-
-@dataclass(frozen=True, eq=False)
-class Record:
-    """What one condition did to each example, and class sums for the geometry of the outputs."""
-
-    predicted: ExampleInts
-    runner_up: ExampleInts
-    margin: ExampleFloats  # true logit minus the largest other
-    p_true: ExampleFloats
-    p_predicted: ExampleFloats
-    p_runner_up: ExampleFloats
-    p_squared: ExampleFloats  # sum over classes of squared probabilities: gives the variance of confidence
-    entropy: ExampleFloats
-    by: ExampleInts  # member of a combined attack that ended with this point
-    step: ExampleInts  # steps (gradients, or queries) after which it was first misclassified, or NEVER
-    trouble: ExampleInts  # of survivors: FLAT where the input gradient was zero, so that the attack could not move
-    each: ExampleInts  # bit m is set if member m of a combined attack fooled it
-    rounded: ExampleInts  # predicted at the point as an image of 8 bits; NEVER where nobody asked
-    linf: ExampleFloats  # size of the perturbation, both ways
-    l2: ExampleFloats
-    logit_sum: ClassMatrix  # row: true class; sum of logits
-    probability_sum: ClassMatrix
-    reached: ReachedCounts  # images of the row's class that were turned into the column's, by an attack that tries all
-    forwards: int  # passes of single examples
-    backwards: int
-
-
-SUMS = ("logit_sum", "probability_sum", "reached", "forwards", "backwards")  # what adds; the rest follows each other
-
-
-def join_records(records: Iterable[Record], n: int, order: ExampleInts | None = None) -> Record:
-    """Records of `n` different examples under one condition: per-example arrays follow each other, sums add.
-
-    Each record is copied into place as it comes and let go. Keeping the small arrays of every batch instead would
-    leave them between the large blocks of freed pixels, which then could not be used again: memory would grow.
-    """
-    columns: dict[str, Any] = {}
-    sums: dict[str, Any] = dict.fromkeys(SUMS, 0)
-    done = 0
-    for r in records:
-        size = len(r.predicted)
-        for f in fields(Record):
-            value = getattr(r, f.name)
-            if f.name in SUMS:
-                sums[f.name] = sums[f.name] + value
-            else:
-                columns.setdefault(f.name, np.empty(n, value.dtype))[done : done + size] = value
-        done += size
-    assert done == n, f"{n} examples were announced, but {done} came"
-    if order is not None:
-        columns = {name: column[order] for name, column in columns.items()}
-    return Record(**columns, **sums)
 
 
 @dataclass(frozen=True, eq=False)

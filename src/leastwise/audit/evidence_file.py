@@ -12,7 +12,8 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 
-from leastwise.audit.evidence import SCHEMA, Evidence, Record, digest_content, require
+from leastwise.audit.evidence import SCHEMA, Evidence, digest_content, require
+from leastwise.audit.record import Record
 from leastwise.core.files import write_atomic
 from leastwise.core.text import escape_unprintable
 

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 
 from leastwise.audit.auditor import Auditor
-from leastwise.core.counts import Tally
 from leastwise.core.noise import random_order
 from leastwise.data.dataset import Dataset
 from leastwise.models.classifier import Classifier
@@ -55,7 +54,7 @@ def attacked(auditor: Auditor, data: Dataset, crafted_on: Classifier) -> Attacke
 
     def run(wanted: Mapping[int, "np.ndarray"]) -> Survived:
         positions = np.concatenate(list(wanted.values()))
-        found = auditor.piece(name, data, positions, crafted_on, Tally.empty(data.k), lambda done, so_far: None)
+        found = auditor.attack_piece(name, data, positions, crafted_on=crafted_on)
         right = found.predicted == data.labels[positions]
         ends = np.cumsum([len(some) for some in wanted.values()])[:-1]
         return dict(zip(wanted, np.split(right, ends), strict=True))

@@ -1,68 +1,87 @@
-"""Records made from tensors while attacking: what the logits at the attacked points say of each example."""
+"""The record of a condition: one row per example, and sums by class. Records of different examples become one."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
+from jaxtyping import Float, Int
 
-from leastwise.attacks.base import Outcome
-from leastwise.attacks.codes import NEVER
-from leastwise.audit.evidence import ClassMatrix, ExampleFloats, ExampleInts, ReachedCounts, Record
-from leastwise.core.losses import entropy, margin
-from leastwise.core.types import Images, Labels, Logits
+ExampleInts = Int[np.ndarray, " n"]
+ExampleFloats = Float[np.ndarray, " n"]
+ClassMatrix = Float[np.ndarray, "k k"]
+ReachedCounts = Int[np.ndarray, "pairs pairs"]  # k × k, or 0 × 0 where nobody asked
 
 
-def make_record(z: Logits, y: Labels, x: Images, *, outcome: Outcome, rounded: Logits | None = None) -> Record:
-    """The record of a batch from the logits at the attacked points, and at the same points in 8 bits."""
-    k = z.shape[1]
-    p = z.softmax(dim=1)
-    predicted = z.argmax(dim=1)
-    runner_up = z.scatter(1, predicted[:, None], -torch.inf).argmax(dim=1)
-    moved = (outcome.x_adv - x).flatten(1)
+@dataclass(frozen=True, eq=False)
+class Record:
+    """What one condition did to each example, and class sums for the geometry of the outputs."""
 
-    def probability(classes: Labels) -> ExampleFloats:
-        return as_float32(p.gather(1, classes[:, None]).squeeze(1))
-
-    def class_sum(values: Logits) -> ClassMatrix:
-        sums = torch.zeros(k, k, dtype=torch.float64, device=values.device)
-        return sums.index_add_(0, y, values.double()).cpu().numpy()
-
-    return Record(
-        predicted=as_int32(predicted),
-        runner_up=as_int32(runner_up),
-        margin=as_float32(margin(z, y)),
-        p_true=probability(y),
-        p_predicted=probability(predicted),
-        p_runner_up=probability(runner_up),
-        p_squared=as_float32(p.square().sum(dim=1)),
-        entropy=as_float32(entropy(z)),
-        by=as_int32(outcome.by),
-        step=as_int32(outcome.step),
-        trouble=as_int32(outcome.trouble),
-        each=as_int32(outcome.each),
-        rounded=as_int32(torch.full_like(y, NEVER) if rounded is None else rounded.argmax(dim=1)),
-        linf=as_float32(moved.abs().amax(dim=1)),
-        l2=as_float32(torch.linalg.vector_norm(moved, dim=1)),
-        logit_sum=class_sum(z),
-        probability_sum=class_sum(p),
-        reached=sum_reached(outcome, y, k),
-        forwards=outcome.forwards,
-        backwards=outcome.backwards,
-    )
+    predicted: ExampleInts
+    runner_up: ExampleInts
+    margin: ExampleFloats  # true logit minus the largest other
+    p_true: ExampleFloats
+    p_predicted: ExampleFloats
+    p_runner_up: ExampleFloats
+    p_squared: ExampleFloats  # sum over classes of squared probabilities: gives the variance of confidence
+    entropy: ExampleFloats
+    by: ExampleInts  # member of a combined attack that ended with this point
+    step: ExampleInts  # steps (gradients, or queries) after which it was first misclassified, or NEVER
+    trouble: ExampleInts  # of survivors: FLAT where the input gradient was zero, so that the attack could not move
+    each: ExampleInts  # bit m is set if member m of a combined attack fooled it
+    rounded: ExampleInts  # predicted at the point as an image of 8 bits; NEVER where nobody asked
+    linf: ExampleFloats  # size of the perturbation, both ways
+    l2: ExampleFloats
+    logit_sum: ClassMatrix  # row: true class; sum of logits
+    probability_sum: ClassMatrix
+    reached: ReachedCounts  # images of the row's class that were turned into the column's, by an attack that tries all
+    forwards: int  # passes of single examples
+    backwards: int
 
 
-def sum_reached(outcome: Outcome, y: Labels, k: int) -> ReachedCounts:
-    """How many images of each class were turned into each other one; empty where the attack did not try."""
-    if outcome.reached is None:
-        return np.zeros((0, 0), dtype=np.int64)
-    sums = torch.zeros(k, k, dtype=torch.int64, device=y.device)
-    return sums.index_add_(0, y, outcome.reached.long()).cpu().numpy()
+SUMS = ("logit_sum", "probability_sum", "reached", "forwards", "backwards")  # what adds; the rest follows each other
 
 
-def as_int32(values: Labels) -> ExampleInts:
-    """The numbers as evidence stores them."""
-    return values.to(torch.int32).cpu().numpy()
+class RecordColumns:
+    """Records of `n` different examples under one condition, which become one: columns follow each other, sums add.
+
+    Each record is copied into place as it comes and let go. Keeping the small arrays of every batch instead would
+    leave them between the large blocks of freed pixels, which then could not be used again: memory would grow.
+    """
+
+    def __init__(self, n: int) -> None:
+        self.n, self.done = n, 0
+        self.columns: dict[str, Any] = {}
+        self.sums: dict[str, Any] = dict.fromkeys(SUMS, 0)
+
+    def add(self, record: Record) -> None:
+        """The next examples."""
+        self.put(record, self.done)
+        self.add_sums({name: getattr(record, name) for name in SUMS})
+        self.done += len(record.predicted)
+
+    def put(self, record: Record, at: int) -> None:
+        """The columns of some examples at their place."""
+        for f in fields(Record):
+            if f.name not in SUMS:
+                value = getattr(record, f.name)
+                column = self.columns.setdefault(f.name, np.empty(self.n, value.dtype))
+                column[at : at + len(value)] = value
+
+    def add_sums(self, sums: Mapping[str, Any]) -> None:
+        """Sums of floats depend on their order in the last bits: whoever calls this keeps to one order."""
+        self.sums = {name: self.sums[name] + sums[name] for name in SUMS}
+
+    def whole(self, order: ExampleInts | None = None) -> Record:
+        """One record of everything that was added, or of some rows of it in a given order."""
+        columns = self.columns if order is None else {name: column[order] for name, column in self.columns.items()}
+        return Record(**columns, **self.sums)
 
 
-def as_float32(values: Tensor) -> ExampleFloats:
-    """The numbers as evidence stores them."""
-    return values.to(torch.float32).cpu().numpy()
+def join_records(records: Iterable[Record], n: int, order: ExampleInts | None = None) -> Record:
+    """Records of `n` different examples under one condition, as one."""
+    columns = RecordColumns(n)
+    for one in records:
+        columns.add(one)
+    assert columns.done == n, f"{n} examples were announced, but {columns.done} came"
+    return columns.whole(order)

@@ -6,9 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from leastwise.cli.options import threat_of
-from leastwise.cli.target import Target, echo
-from leastwise.cli.where import Where
+from leastwise.cli.options import ExecutorOptions, TargetOptions, echo, threat_of
 from leastwise.core.parsing import parse_seconds
 from leastwise.report.terminal.screen import Screen
 
@@ -22,15 +20,15 @@ class Audit:
     Exit code 0: done; 3: some shards could not be attacked, which every output repeats; 2: bad input.
     """
 
-    target: tyro.conf.OmitArgPrefixes[Target]
-    where: tyro.conf.OmitArgPrefixes[Where] = Where()
+    target: tyro.conf.OmitArgPrefixes[TargetOptions]
+    where: tyro.conf.OmitArgPrefixes[ExecutorOptions] = ExecutorOptions()
     attack: Annotated[str, tyro.conf.arg(metavar="LIST")] = "clean,pgd20,tpgd20"
     """names separated by commas; `leastwise list attacks` shows them"""
     eps: Annotated[str, tyro.conf.arg(metavar="EPS")] = "8/255"
     """how far an attack may go, in pixel units of [0, 1]; several, separated by commas, make a security curve"""
     time_budget: Annotated[str, tyro.conf.arg(metavar="TIME")] = ""
     """90s, 20m, 2h: audit as many images, drawn at random, as fit, and say how many were left out"""
-    costs: Annotated[str, tyro.conf.arg(metavar="EVIDENCE_FILE")] = ""
+    costs: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
     """what mistakes cost: a CSV file with a row per true and a column per predicted class; 1 each unless given"""
     save_adversarial: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """keep the attacked images, bit by bit, and say how many attacks survive in 8 bits"""
@@ -52,9 +50,9 @@ class Audit:
         model, data, threat, device = target.ready(console, radii[0], self.attack, where.threads(target.threads))
         from leastwise.attacks.registry import make_attacks, repeat_over_radii
         from leastwise.audit.auditor import make_auditor
-        from leastwise.audit.evidence_file import EVIDENCE_FILE, load_evidence
+        from leastwise.audit.evidence_file import load_evidence
         from leastwise.core.files import write_json
-        from leastwise.jobs.audit import audit_task
+        from leastwise.jobs.audit_task import AuditTask
         from leastwise.jobs.folder import SUMMARY
         from leastwise.models.fast.prepare import FORMS
         from leastwise.report.condition_stats import headline_details
@@ -72,28 +70,28 @@ class Audit:
             model,
             data,
             conditions,
-            target.seed,
-            target.batch_size,
-            device,
-            target.force,
-            self.shard,
-            self.save_adversarial,
+            seed=target.seed,
+            batch_size=target.batch_size,
+            device=device,
+            force=target.force,
+            shard=self.shard,
+            images=self.save_adversarial,
         )
         folder = Path(self.out or f"results/audit-{auditor.key[:8]}")
-        task = audit_task(auditor, data, folder, FORMS.get(target.form), budget, target.about)
+        task = AuditTask(auditor, data, folder, form=FORMS.get(target.form), budget=budget, about=target.about)
         echo(console, target, auditor, data)
         if task.finished and not self.fresh:
-            say(console, f"done before, in {task.folder} (--fresh does it anew)")
+            say(console, f"done before, in {folder} (--fresh does it anew)")
         else:
-            with where.hands() as hands:
-                with progress(console, "audit", data.names) as watch:
-                    task.run(watch, self.fresh, hands)
-        found = load_evidence(task.folder)
+            with where.open_executor() as executor:
+                with progress(console, "audit", data.names) as listen:
+                    task.run(listen, fresh=self.fresh, executor=executor)
+        found = load_evidence(folder)
         if found.groups != data.groups:  # the classes were grouped otherwise when the evidence was made
             found = replace(found, groups=data.groups)
-            found.save(task.folder / EVIDENCE_FILE)
-        made = summarise(found, read_run_facts(task.folder), cost)
-        write_json(task.folder / SUMMARY, made)
+            found.save(task.evidence)
+        made = summarise(found, read_run_facts(folder), cost)
+        write_json(folder / SUMMARY, made)
         print_classes(console, found, target.model)
         say(console, f"\n{headline(found)}")
         for remark in headline_details(found):
@@ -101,5 +99,5 @@ class Audit:
         if cost is not None:
             for name, block in made["fairness"].items():
                 say(console, f"{name}: {game_line(block['game'])}")
-        say(console, f"Evidence and summary: {task.folder} (`leastwise report {task.folder}` makes a page of it)")
+        say(console, f"Evidence and summary: {folder} (`leastwise report {folder}` makes a page of it)")
         return 0 if task.finished else INCOMPLETE

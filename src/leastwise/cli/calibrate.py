@@ -61,9 +61,8 @@ class Calibrate:
         from leastwise.attacks.goals import CE
         from leastwise.attacks.pgd import PGD
         from leastwise.attacks.starts import Uniform
-        from leastwise.audit.auditor import audit
         from leastwise.core.files import check_writable, write_json
-        from leastwise.jobs.train import subset
+        from leastwise.jobs.audit_task import audit
         from leastwise.models.load.checkpoint import save_checkpoint
         from leastwise.models.load.dispatch import load_model
         from leastwise.report.summary import summarise
@@ -76,11 +75,12 @@ class Calibrate:
         device = chosen_device(self.device, self.threads)
         place = Path(self.model)
         recipe = read_recipe(place) if place.is_dir() else None
-        name = self.data or (recipe["data"] if recipe else "")
+        name = self.data or (recipe["data"]["name"] if recipe else "")
         if not name:
             raise ValueError(f"{self.model} does not say what it was trained on: give --data")
         valid = self.chosen_on(console, name, recipe)
-        test = subset(loaded(console, name.partition("/")[0] if recipe else name, "test"), self.per_class or None)
+        test = loaded(console, name.partition("/")[0] if recipe else name, "test")
+        test = test.take(self.per_class) if self.per_class else test
         model = load_model(place / "model.pt" if place.is_dir() else place, test.shape, test.names).to(device)
         attack = PGD(threat.ball, CE(), threat.step, self.steps, Uniform())
         say(console, f"choosing on {len(valid):,} validation images under {attack}")
@@ -90,8 +90,8 @@ class Calibrate:
         conditions = (("clean", Clean()), (f"pgd{self.steps}", attack))
         evidence = {}
         for label, one in (("before", model), ("after", after)):
-            with progress(console, f"test {label}", test.names) as watch:
-                evidence[label] = audit(one, test, conditions, self.seed, device=device, watch=watch)
+            with progress(console, f"test {label}", test.names) as listen:
+                evidence[label] = audit(one, test, conditions, seed=self.seed, device=device, listen=listen)
             print_classes(console, evidence[label], label)
         saying = what_changed(evidence["before"], evidence["after"], ("before", "after"), f"pgd{self.steps}")
         say(console, f"\n{saying}")
@@ -109,7 +109,7 @@ class Calibrate:
 
     def chosen_on(self, console: Screen, name: str, recipe: dict[str, Any] | None) -> "Dataset":
         """The images to choose on: those the training held out, or those the user names."""
-        from leastwise.jobs.train import chosen_classes, subset
+        from leastwise.jobs.train_task import keep_classes
         from leastwise.training.recipe import Validation
 
         if self.valid:
@@ -118,7 +118,10 @@ class Calibrate:
             raise ValueError("choosing on images that were trained or tested on would flatter: give --valid DATA")
         training = recipe["training"]
         held = training["validation"]["per_class"]
-        data = chosen_classes(subset(loaded(console, name, "train"), recipe["per_class"]), tuple(recipe["only"]))
+        data = loaded(console, name, "train")
+        if recipe["data"]["per_class"] is not None:
+            data = data.take(recipe["data"]["per_class"])
+        data = keep_classes(data, tuple(recipe["only"]))
         count = Validation(held).images(data)
         if not count or training["validation"]["on_test"]:
             raise ValueError("this training held no validation images out: give --valid DATA")
@@ -128,7 +131,7 @@ class Calibrate:
 def read_recipe(folder: Path) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads((folder / "recipe.json").read_text())["recipe"]
-        found["training"]["validation"]
+        found["training"]["validation"], found["data"]["name"]
     except (OSError, ValueError, KeyError, TypeError):
         raise ValueError(f"{folder} is not the folder of a training: give its checkpoint, --data and --valid") from None
     return found

@@ -1,6 +1,8 @@
 """The story in three minutes: a standard, an adversarially trained and a fairer network, class by class."""
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,9 +17,12 @@ from leastwise.attacks.threats import Linf
 from leastwise.audit.evidence_file import load_evidence
 from leastwise.core.files import write_atomic, write_json
 from leastwise.data.loading import DEFAULT
-from leastwise.jobs.folder import SUMMARY, claimed
-from leastwise.jobs.job import Audit, Job, Train, ordered
-from leastwise.jobs.make import task as task_of_engine
+from leastwise.jobs.events import JobEventListener
+from leastwise.jobs.folder import SUMMARY
+from leastwise.jobs.images import ImageSet
+from leastwise.jobs.job import AuditJob, Job, TrainJob, order_jobs
+from leastwise.jobs.schedule import JobListener, JobRunner, execute
+from leastwise.jobs.store import Store
 from leastwise.models.fast.prepare import Form
 from leastwise.report.page.page import make_page
 from leastwise.report.results import AuditedModel, read_run_facts
@@ -36,7 +41,7 @@ EPS = 0.1
 NAMES = ("standard", "pgd-at", "faal")
 
 
-def audits(seed: int = 0, per_class: int | None = None) -> dict[str, Audit]:
+def make_jobs(seed: int = 0, per_class: int | None = None) -> dict[str, AuditJob]:
     """The three networks and their audits. `per_class` makes a smaller demo of it.
 
     FAAL (Zhang et al. 2024) weighs the classes of each batch for the worst case near equal weights. Its radius was
@@ -51,8 +56,9 @@ def audits(seed: int = 0, per_class: int | None = None) -> dict[str, Audit]:
     jobs = {}
     for name, training in zip(NAMES, trainings, strict=True):
         # A fixed form: two demos of one seed give the same evidence.
-        trained = Train(DEFAULT, ARCH, training, per_class)
-        jobs[name] = Audit(trained, DEFAULT, conditions, seed, per_class, form=Form(folded=True))
+        images = ImageSet(DEFAULT, per_class=per_class)
+        trained = TrainJob(images, ARCH, training)
+        jobs[name] = AuditJob(trained, images, conditions, seed, form=Form(folded=True))
     return jobs
 
 
@@ -65,18 +71,20 @@ def demo(
     per_class: int | None = None,
 ) -> None:
     """Train and audit the networks under `out`, then say what was found."""
-    jobs = audits(seed, per_class)
-    where: dict[Job, tuple[Path, str]] = {job: (out / name, f"audit {name}") for name, job in jobs.items()}
-    where |= {job.model: (out / name / "training", f"train {name}") for name, job in jobs.items()}
-    for job in ordered(jobs.values()):
-        folder, label = where[job]
-        task = task_of_engine(job, folder, where[job.model][0] if isinstance(job, Audit) else None, device)
-        if task.finished and not fresh:
-            say(console, f"{label}: done before, in {folder} (--fresh does it anew)")
-            continue
-        with progress(console, label, task.names) as watch:
-            # What an earlier demo of another seed or version left in its own folder makes room.
-            task.run(watch, fresh=fresh or claimed(folder) not in (None, task.claim))
+    jobs = make_jobs(seed, per_class)
+    labels: dict[Job, str] = {job: f"audit {name}" for name, job in jobs.items()}
+    labels |= {job.model: f"train {name}" for name, job in jobs.items() if isinstance(job.model, TrainJob)}
+    places: dict[Job, Path] = {job: out / name for name, job in jobs.items()}
+    places |= {job.model: out / name / "training" for name, job in jobs.items() if isinstance(job.model, TrainJob)}
+    store, work = Store(out, places=places), []
+    for job in order_jobs(jobs.values()):
+        if store.has(job) and not fresh:
+            say(console, f"{labels[job]}: done before, in {store.folder(job)} (--fresh does it anew)")
+        else:
+            work.append(job)
+    failed = execute(work, JobRunner(store, device, fresh=fresh), DemoListener(console, labels))
+    for job, reason in failed.items():
+        raise ValueError(f"{labels[job]} could not be done: {reason}")
     found = {name: load_evidence(out / name) for name in jobs}
     for name, one in found.items():
         write_json(out / name / SUMMARY, summarise(one, read_run_facts(out / name)))
@@ -89,3 +97,14 @@ def demo(
     write_atomic(page, make_page(models, f"Three networks, eps {EPS:g}").encode())
     say(console, f"\nEvidence and summaries: {out}/{{{','.join(NAMES)}}}")
     say(console, f"Report: {page}")
+
+
+@dataclass(frozen=True)
+class DemoListener(JobListener):
+    """Shows the progress of every job under its label."""
+
+    console: Console
+    labels: Mapping[Job, str]
+
+    def during(self, job: Job, names: Sequence[str]) -> AbstractContextManager[JobEventListener]:
+        return progress(self.console, self.labels[job], names)

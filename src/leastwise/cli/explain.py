@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 from rich.console import Console
 
-from leastwise.cli.target import Target, class_of, echo
+from leastwise.cli.options import TargetOptions, class_of, echo
 from leastwise.report.terminal.screen import Screen, say
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Explain:
     beside the evidence, where `leastwise report` finds it.
     """
 
-    target: tyro.conf.OmitArgPrefixes[Target]
+    target: tyro.conf.OmitArgPrefixes[TargetOptions]
     others: tyro.conf.OmitArgPrefixes[More] = More()
     attack: Annotated[str, tyro.conf.arg(metavar="LIST")] = "clean,pgd20"
     """what to audit a model with; names separated by commas"""
@@ -104,7 +104,9 @@ class Explain:
         made = stated(collect_facts(opened.evidence, wanted), name)
         return Path(name), keep_earlier_facts(made, kept), opened.evidence
 
-    def looked_at(self, console: Console, target: Target, wanted: str) -> tuple[Path, dict[str, Any], "Evidence"]:
+    def looked_at(
+        self, console: Console, target: TargetOptions, wanted: str
+    ) -> tuple[Path, dict[str, Any], "Evidence"]:
         """Audit a network, and collect its features."""
         model, data, threat, device = target.ready(console, self.eps, self.attack)
         import numpy as np
@@ -114,7 +116,7 @@ class Explain:
         from leastwise.audit.auditor import make_auditor
         from leastwise.audit.evidence_file import load_evidence
         from leastwise.insight.features import measure_moments, own_plane, principal_plane, project_images
-        from leastwise.jobs.audit import audit_task
+        from leastwise.jobs.audit_task import AuditTask
         from leastwise.models.fast.prepare import FORMS
         from leastwise.report.explain.facts import collect_facts, keep_earlier_facts, read_facts
         from leastwise.report.explain.sheet import draw_extremes
@@ -126,13 +128,21 @@ class Explain:
         if self.condition and self.condition not in dict(conditions):
             raise ValueError(f"there is no condition {self.condition!r}: choose {', '.join(dict(conditions))}")
         wanted = wanted if wanted in dict(conditions) else ""
-        auditor = make_auditor(model, data, conditions, target.seed, target.batch_size, device, target.force)
+        auditor = make_auditor(
+            model,
+            data,
+            conditions,
+            seed=target.seed,
+            batch_size=target.batch_size,
+            device=device,
+            force=target.force,
+        )
         folder = Path(f"results/audit-{auditor.key[:8]}")
-        task = audit_task(auditor, data, folder, FORMS.get(target.form), None, target.about)
+        task = AuditTask(auditor, data, folder, form=FORMS.get(target.form), about=target.about)
         echo(console, target, auditor, data)
         if not task.finished:
-            with progress(console, "audit", data.names) as watch:
-                task.run(watch, False)
+            with progress(console, "audit", data.names) as listen:
+                task.run(listen)
         evidence = replace(load_evidence(folder), groups=data.groups)  # superclasses may be others than at its time
         moments, points = None, None
         size = {"batch_size": target.batch_size} if target.batch_size else {}

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from leastwise.cli.target import Target, echo
-from leastwise.cli.where import Where
+from leastwise.cli.options import ExecutorOptions, TargetOptions, echo
 from leastwise.report.terminal.screen import Screen
 
 
@@ -19,8 +18,8 @@ class Race:
     The answer may be stopped at any time without growing wrong; if the images do not suffice it is "undecided among …".
     """
 
-    target: tyro.conf.OmitArgPrefixes[Target]
-    where: tyro.conf.OmitArgPrefixes[Where] = Where()
+    target: tyro.conf.OmitArgPrefixes[TargetOptions]
+    where: tyro.conf.OmitArgPrefixes[ExecutorOptions] = ExecutorOptions()
     attack: Annotated[str, tyro.conf.arg(metavar="NAME")] = "pgd20"
     """one attack; several as a worst case with +, such as apgd-ce+square"""
     eps: Annotated[str, tyro.conf.arg(metavar="EPS")] = "8/255"
@@ -45,23 +44,31 @@ class Race:
         from leastwise.audit.auditor import make_auditor
         from leastwise.audit.race import RaceRecipe
         from leastwise.core.recipe import recipe_key
-        from leastwise.jobs.audit import race_task
+        from leastwise.jobs.race_task import RaceTask
         from leastwise.models.fast.prepare import FORMS
         from leastwise.report.terminal.race import race_sentence, show_race
         from leastwise.report.terminal.screen import say
 
         conditions = ((self.attack, make_attack(self.attack, threat)),)
-        auditor = make_auditor(model, data, conditions, target.seed, target.batch_size, device, target.force)
+        auditor = make_auditor(
+            model,
+            data,
+            conditions,
+            seed=target.seed,
+            batch_size=target.batch_size,
+            device=device,
+            force=target.force,
+        )
         recipe = RaceRecipe(auditor.key, self.round, self.confidence)
         folder = Path(self.out or f"results/race-{recipe_key(recipe)[:8]}")
-        task = race_task(auditor, data, folder, recipe, FORMS.get(target.form), target.about)
+        task = RaceTask(auditor, data, folder, recipe, form=FORMS.get(target.form), about=target.about)
         echo(console, target, auditor, data)
         if task.finished and not self.fresh:
             say(console, f"done before, in {task.folder} (--fresh does it anew)")
         else:
-            with where.hands() as hands:
-                with show_race(console, data.names) as watch:
-                    task.run(watch, self.fresh, hands)
-        found = json.loads((task.folder / task.result).read_text())
+            with where.open_executor() as executor:
+                with show_race(console, data.names) as listen:
+                    task.run(listen, fresh=self.fresh, executor=executor)
+        found = json.loads(task.result.read_text())
         say(console, race_sentence(found))
-        say(console, f"Result: {task.folder / task.result}")
+        say(console, f"Result: {task.result}")

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from leastwise.cli.options import chosen_device, use_data_dir
-from leastwise.cli.where import Where
+from leastwise.cli.options import ExecutorOptions, chosen_device, use_data_dir
 from leastwise.report.terminal.screen import Screen
 
 if TYPE_CHECKING:
@@ -18,7 +17,8 @@ if TYPE_CHECKING:
 
     from leastwise.papers.estimate import Speed
     from leastwise.papers.recipes import Recipe
-    from leastwise.papers.run import Runner
+    from leastwise.papers.reproduce import RecipeListener
+    from leastwise.papers.stored import PaperStore
 
 Scale = Literal["smoke", "lite", "full"]
 SOME_FAILED = 1
@@ -34,7 +34,7 @@ class Reproduce:
 
     exhibits: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="PAPER[/EXHIBIT]")]
     """benz2021, tian2021, ahn, tradeoff2022, or an exhibit such as ahn/table1; `leastwise list papers` shows all"""
-    where: tyro.conf.OmitArgPrefixes[Where] = Where()
+    where: tyro.conf.OmitArgPrefixes[ExecutorOptions] = ExecutorOptions()
     only: tuple[str, ...] = ()
     """only these rows of the exhibits, by the names that --plan shows; * stands for anything, as in "TRADES*\""""
     scale: Scale = "lite"
@@ -66,64 +66,64 @@ class Reproduce:
         from leastwise.core.files import check_writable
         from leastwise.papers.estimate import Speed
         from leastwise.papers.page import write_page
-        from leastwise.papers.reproduce import drawings, execute, recipes_of, to_do
-        from leastwise.papers.run import Runner
-        from leastwise.papers.stored import Store
+        from leastwise.papers.recipes import trainings
+        from leastwise.papers.reproduce import collect_results, do_work, list_work, recipes_of
+        from leastwise.papers.stored import PaperStore
         from leastwise.report.terminal.screen import say
 
         console = Screen()
-        store = Store(self.out, self.scale)
-        runner = Runner(store, device, threads)
+        store = PaperStore(self.out, self.scale)
         recipes = tuple(dict.fromkeys(recipe for one in wanted for recipe in recipes_of(one, self.scale)))
-        work = () if self.draw else to_do(recipes, store)
+        store.adopt((*recipes, *trainings(recipes)))
+        work = () if self.draw else list_work(recipes, store)
         speed = Speed(device)
         if not self.draw:
             if self.plan or work:
-                show_tree(console, wanted, runner)
-            show_work(console, recipes, work, runner, speed)
+                show_tree(console, wanted, store)
+            show_work(console, recipes, work, store, speed)
         if self.plan:
             return 0
         check_writable(store.root)
         failed: dict[Recipe, str] = {}
         if work:
-            with self.where.hands() as hands:
-                failed = execute(work, runner, Telling(console, work, runner, speed), hands)
-        for drawn in drawings(exhibits, store, failed):
-            folder = store.root / "pages" / drawn.paper.id
-            written = write_page(drawn.paper, drawn.exhibits, self.scale, drawn.results, drawn.failed, folder)
-            say(console, f"{drawn.paper.id} at scale {self.scale}: {written[0]}, and {len(written) - 1} tables")
+            with self.where.open_executor() as executor:
+                listener = make_listener(console, work, store, speed)
+                failed = do_work(work, store, listener, device=device, threads=threads, executor=executor)
+        for found in collect_results(exhibits, store, failed):
+            folder = store.root / "pages" / found.paper.id
+            written = write_page(found.paper, found.exhibits, self.scale, found.results, found.failed, folder)
+            say(console, f"{found.paper.id} at scale {self.scale}: {written[0]}, and {len(written) - 1} tables")
         if failed:
             say(console, f"{len(failed)} of {len(work)} failed; cells say why, and the same command tries again")
         return SOME_FAILED if failed else 0
 
 
-def show_tree(console: "Console", exhibits: Any, runner: "Runner") -> None:
+def show_tree(console: "Console", exhibits: Any, store: "PaperStore") -> None:
     from leastwise.papers.outline import tree
     from leastwise.report.terminal.screen import say
 
-    for text in tree(exhibits, runner.store):
+    for text in tree(exhibits, store):
         say(console, text)
     say(console, "")
 
 
 def show_work(
-    console: "Console", recipes: tuple["Recipe", ...], work: tuple["Recipe", ...], runner: "Runner", speed: "Speed"
+    console: "Console", recipes: tuple["Recipe", ...], work: tuple["Recipe", ...], store: "PaperStore", speed: "Speed"
 ) -> None:
     """What is there, what is left, and about how long that takes."""
     from leastwise import __version__
     from leastwise.papers.estimate import count_passes
     from leastwise.papers.outline import counted, missing, short
     from leastwise.papers.recipes import trainings
-    from leastwise.papers.reproduce import older
+    from leastwise.papers.reproduce import count_versions
     from leastwise.papers.scales import scale
     from leastwise.report.terminal.screen import say
 
-    store = runner.store
     everything = tuple(dict.fromkeys((*trainings(recipes), *recipes)))
     say(console, f"scale      {store.scale}: {scale(store.scale).about}")
     say(console, f"in all     {counted(everything)}, each once for all exhibits")
     say(console, f"is there   {counted(one for one in everything if store.has(one))}, in {store.root}")
-    for version, number in older(everything, store, __version__).items():
+    for version, number in count_versions(everything, store, __version__).items():
         say(console, f"           {number} of them made with leastwise {version}; this is {__version__}")
     if not work:
         say(console, "left       nothing")
@@ -132,44 +132,47 @@ def show_work(
     seconds = sum(map(speed.seconds, work))
     say(console, f"takes      about {duration(seconds)}, by a few steps of each network timed just now; attacks")
     say(console, "           may end much earlier than they are counted here")
-    for sentence in missing(work, runner):
+    for sentence in missing(work, store):
         say(console, f"warning    {sentence}", style="yellow")
 
 
-class Telling:
+def make_listener(
+    console: "Console", work: tuple["Recipe", ...], store: "PaperStore", speed: "Speed"
+) -> "RecipeListener":
     """Says what is being done and how long the rest takes, corrected by how the estimates did so far."""
+    from leastwise.jobs.events import JobEventListener
+    from leastwise.papers.outline import about
+    from leastwise.papers.recipes import Measured, Recipe
+    from leastwise.papers.reproduce import RecipeListener
+    from leastwise.report.terminal.progress import progress
+    from leastwise.report.terminal.screen import say
 
-    def __init__(self, console: "Console", work: tuple["Recipe", ...], runner: "Runner", speed: "Speed") -> None:
-        self.console, self.store = console, runner.store
-        self.expected = {recipe: speed.seconds(recipe) for recipe in work}
-        self.number = {recipe: number for number, recipe in enumerate(work, 1)}
-        self.begun, self.done, self.left = time.monotonic(), 0.0, set(work)
+    expected = {recipe: speed.seconds(recipe) for recipe in work}
+    numbers = {recipe: number for number, recipe in enumerate(work, 1)}
+    begun, left = time.monotonic(), set(work)
 
-    def label(self, recipe: "Recipe") -> str:
-        from leastwise.papers.reproduce import kind
+    def label(recipe: Recipe) -> str:
+        kind = "audit" if isinstance(recipe, Measured) else "training"
+        return f"{numbers[recipe]}/{len(numbers)} {kind} {store.folder(recipe).name}"
 
-        return f"{self.number[recipe]}/{len(self.number)} {kind(recipe)} {self.store.folder(recipe).name}"
+    class ReproduceListener(RecipeListener):
+        def during(self, recipe: Recipe, names: Sequence[str]) -> AbstractContextManager[JobEventListener]:
+            """Short jobs are told about when they are done."""
+            if expected[recipe] < LONG:
+                return nullcontext(lambda event: None)
+            say(console, f"{label(recipe)}: {about(recipe)}")
+            return progress(console, label(recipe), names)
 
-    def during(self, recipe: "Recipe", names: Sequence[str]) -> AbstractContextManager[Any]:
-        """Short tasks are told about when they are done."""
-        from leastwise.papers.outline import about
-        from leastwise.report.terminal.progress import progress
-        from leastwise.report.terminal.screen import say
+        def after(self, recipe: Recipe, seconds: float, failed: str) -> None:
+            left.discard(recipe)
+            rest = sum(expected[one] for one in left)
+            done = sum(expected.values()) - rest
+            remaining = rest * (time.monotonic() - begun) / done
+            said = f"failed: {failed}" if failed else f"{seconds:.1f} s"
+            more = f"; about {duration(remaining)} left" if left else ""
+            say(console, f"{label(recipe)}: {said}{more}", style="yellow" if failed else "")
 
-        if self.expected[recipe] < LONG:
-            return nullcontext(lambda event: None)
-        say(self.console, f"{self.label(recipe)}: {about(recipe)}")
-        return progress(self.console, self.label(recipe), names)
-
-    def after(self, recipe: "Recipe", seconds: float, failed: str) -> None:
-        from leastwise.report.terminal.screen import say
-
-        self.done += self.expected[recipe]
-        left = (sum(self.expected.values()) - self.done) * (time.monotonic() - self.begun) / self.done
-        said = f"failed: {failed}" if failed else f"{seconds:.1f} s"
-        self.left.discard(recipe)
-        rest = f"; about {duration(left)} left" if self.left else ""
-        say(self.console, f"{self.label(recipe)}: {said}{rest}", style="yellow" if failed else "")
+    return ReproduceListener()
 
 
 def duration(seconds: float) -> str:

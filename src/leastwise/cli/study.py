@@ -1,22 +1,24 @@
 """`leastwise study`."""
 
+import itertools
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from leastwise.cli.options import chosen_device, threat_of, use_data_dir
+from leastwise.cli.options import ExecutorOptions, chosen_device, threat_of, use_data_dir
 from leastwise.cli.train import Train
-from leastwise.cli.where import Where
 from leastwise.report.terminal.screen import Screen
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from leastwise.jobs.executor import Hands
-    from leastwise.jobs.folder import Event
-    from leastwise.jobs.job import Audit as AuditJob
+    from leastwise.jobs.job import AuditJob, Job
+    from leastwise.jobs.schedule import JobListener, JobRunner
     from leastwise.jobs.study import Cell
     from leastwise.jobs.study import Study as Plan
     from leastwise.report.study import StudyRow
@@ -35,7 +37,7 @@ class Study:
 
     file: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="STUDY.toml")]
     """title, data, models, methods, eps, seeds, attack; under [train] and [audit] options that all share"""
-    where: tyro.conf.OmitArgPrefixes[Where] = Where()
+    where: tyro.conf.OmitArgPrefixes[ExecutorOptions] = ExecutorOptions()
     data_dir: Annotated[str, tyro.conf.arg(metavar="DIR")] = ""
     """where known data sets lie; the variable LEASTWISE_DATA, or the cache, unless given"""
     device: str = "auto"
@@ -67,8 +69,15 @@ class Study:
             for cell in jobs:
                 say(console, f"  {cell}")
             return
-        with self.where.hands() as hands:
-            rows = carried_out(console, jobs, out, device, self.where.threads(self.threads), hands)
+        from leastwise.core.recipe import recipe_key
+        from leastwise.jobs.schedule import JobRunner
+        from leastwise.jobs.store import RESULTS, Store
+
+        places: dict[Any, Path] = {job: out / f"audit-{recipe_key(job)[:8]}" for job in jobs.values()}
+        places |= {job.model: out / f"train-{recipe_key(job.model)[:8]}" for job in jobs.values()}
+        store = Store(out, places=places, also=(RESULTS,))
+        with self.where.open_executor() as executor:
+            rows = carry_out(console, jobs, out, JobRunner(store, device, self.where.threads(self.threads), executor))
         write_atomic(out / "study.csv", study_csv(rows).encode())
         write_atomic(out / "index.html", make_study_page(plan, rows).encode())
         print_places(console, plan, rows)
@@ -78,7 +87,8 @@ class Study:
 def audit_job(plan: "Plan", cell: "Cell") -> "AuditJob":
     """The audit of a cell, with the training it needs."""
     from leastwise.attacks.registry import make_attacks
-    from leastwise.jobs.job import Audit
+    from leastwise.jobs.images import ImageSet
+    from leastwise.jobs.job import AuditJob
     from leastwise.jobs.study import check_keys, of_kind
 
     check_keys(plan.audit, tuple(AUDIT), "[audit]")
@@ -89,7 +99,8 @@ def audit_job(plan: "Plan", cell: "Cell") -> "AuditJob":
     ).job()
     conditions = make_attacks(plan.attack, threat)
     per_class = chosen.get("per_class") or None
-    return Audit(training, plan.data, conditions, chosen.get("seed", 0), per_class, chosen.get("batch_size", 0))
+    images = ImageSet(plan.data, per_class=per_class)
+    return AuditJob(training, images, conditions, chosen.get("seed", 0), batch_size=chosen.get("batch_size", 0))
 
 
 def shared_options(plan: "Plan") -> Train:
@@ -118,47 +129,56 @@ def of_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def carried_out(
-    console: "Console", jobs: "dict[Cell, AuditJob]", out: Path, device: str, threads: int, hands: "Hands"
-) -> "list[StudyRow]":
-    """Trainings first, side by side on a cluster; then the audits, whose shards are spread over it."""
+def carry_out(console: "Console", jobs: "dict[Cell, AuditJob]", out: Path, runner: "JobRunner") -> "list[StudyRow]":
+    """Do what is left of the trainings and audits, and collect what all of them found."""
     from leastwise.audit.evidence_file import load_evidence
     from leastwise.core.files import write_json
-    from leastwise.core.recipe import recipe_key
-    from leastwise.jobs.errands import Errand, train_all, training_errand
-    from leastwise.jobs.folder import SUMMARY, Watch
-    from leastwise.jobs.make import task as task_of_engine
+    from leastwise.jobs.folder import SUMMARY
+    from leastwise.jobs.schedule import execute, schedule
     from leastwise.report.results import read_run_facts
     from leastwise.report.study import make_rows
     from leastwise.report.summary import summarise
+
+    labels: dict[Any, str] = {job: str(cell) for cell, one in jobs.items() for job in (one.model, one)}
+    work = schedule(jobs.values(), runner.store)
+    failed = execute(work, runner, make_listener(console, labels, len({job.model for job in jobs.values()})))
+    for job, reason in failed.items():
+        raise ValueError(f"{labels[job]} could not be done: {reason}")
+    rows: list[StudyRow] = []
+    for cell, job in jobs.items():
+        folder = runner.store.folder(job)
+        found = load_evidence(folder)
+        write_json(folder / SUMMARY, summarise(found, read_run_facts(folder)))
+        rows += make_rows(cell, found, os.path.relpath(folder, out))
+    return rows
+
+
+def make_listener(console: "Console", labels: "Mapping[Job, str]", trainings: int) -> "JobListener":
+    """Says which training is at which epoch, and shows the progress of audits."""
+    from leastwise.jobs.events import JobEventListener
+    from leastwise.jobs.job import AuditJob, Job
+    from leastwise.jobs.schedule import JobListener
     from leastwise.report.terminal.progress import progress
     from leastwise.report.terminal.screen import say
     from leastwise.training.base import Epoch
 
-    labels = {job.model: str(cell) for cell, job in jobs.items()}
-    places = {job.model: out / f"train-{recipe_key(job.model)[:8]}" for job in jobs.values()}
-    errands = {training_errand(job, folder, device, threads): labels[job] for job, folder in places.items()}
+    done = itertools.count(1)
 
-    def watching(errand: Errand) -> Watch:
-        def told(event: "Event") -> None:
-            if isinstance(event, Epoch):
-                say(console, f"  {errands[errand]}: epoch {event.number}/{event.of}, loss {event.loss:.3f}")
+    class StudyListener(JobListener):
+        def during(self, job: Job, names: Sequence[str]) -> AbstractContextManager[JobEventListener]:
+            def tell_epoch(event: object) -> None:
+                if isinstance(event, Epoch):
+                    say(console, f"  {labels[job]}: epoch {event.number}/{event.of}, loss {event.loss:.3f}")
 
-        return told
+            if isinstance(job, AuditJob):
+                return progress(console, f"audit {labels[job]}", names)
+            return nullcontext(tell_epoch)
 
-    for number, errand in enumerate(train_all(tuple(errands), hands, watching), 1):
-        say(console, f"trained {number} of {len(errands)}: {errands[errand]}")
-    rows: list[StudyRow] = []
-    for cell, job in jobs.items():
-        folder = out / f"audit-{recipe_key(job)[:8]}"
-        task = task_of_engine(job, folder, places[job.model], device)
-        if not task.finished:
-            with progress(console, f"audit {cell}", task.names) as watch:
-                task.run(watch, hands=hands)
-        found = load_evidence(folder)
-        write_json(folder / SUMMARY, summarise(found, read_run_facts(folder)))
-        rows += make_rows(cell, found, folder.name)
-    return rows
+        def after(self, job: Job, seconds: float, failed: str) -> None:
+            if not isinstance(job, AuditJob) and not failed:
+                say(console, f"trained {next(done)} of {trainings}: {labels[job]}")
+
+    return StudyListener()
 
 
 def print_places(console: "Console", plan: "Plan", rows: "list[StudyRow]") -> None:

@@ -13,7 +13,9 @@ from leastwise.training.choices import CraftMode, Precision, SelectionRule
 
 if TYPE_CHECKING:
     from leastwise.data.augment.transforms import Augment
-    from leastwise.jobs.job import Train as Job
+    from leastwise.jobs.events import JobEventListener
+    from leastwise.jobs.job import TrainJob
+    from leastwise.jobs.train_task import TrainingTask
 
 # Photographs that may be mirrored; digits may not.
 MIRRORED = ("cifar10", "cifar100", "stl10", "tiny-imagenet", "imagenet")
@@ -109,15 +111,16 @@ class Train:
         use_data_dir(self.data_dir)
         device = chosen_device(self.device, self.threads)
         from leastwise.core.recipe import name_of_type, recipe_key
-        from leastwise.jobs.make import task as task_of_engine
+        from leastwise.jobs.store import RESULTS, Store
+        from leastwise.jobs.train_task import prepare_training, weights_in
         from leastwise.report.terminal.progress import progress
         from leastwise.report.terminal.screen import say
         from leastwise.training.registry import settings_text
 
         job = self.job()
-        folder = Path(self.out or f"results/train-{recipe_key(job)[:8]}")
-        task = task_of_engine(job, folder, device=device, threads=self.threads)
-        console = Screen(quiet=not task.ranks.first)
+        folder = Path(self.out or RESULTS / f"train-{recipe_key(job)[:8]}")
+        task = prepare_training(job, folder, device=device, threads=self.threads)
+        console = Screen(quiet=not task.writes)
         objective = job.training.objective
         say(console, f"method     {self.method}: {name_of_type(type(objective))} {settings_text(objective)}")
         if objective.attack is not None:
@@ -126,25 +129,29 @@ class Train:
             say(console, f"classes    {name_of_type(type(policy))} {settings_text(policy)}")
         if self.select_on_test:
             say(console, "warning: the best epoch is chosen on the test set", style="yellow")
-        if task.finished and not self.fresh:
-            say(console, f"done before, in {task.folder} (--fresh does it anew)")
+        # A place that the user names is a place of its own; otherwise whoever did the same job has done it.
+        found = None if self.out or self.fresh else Store(RESULTS, places={job: folder}).find(job)
+        weights = task.weights if found is None else weights_in(found)
+        if found or (task.finished and not self.fresh):
+            say(console, f"done before, in {found or folder} (--fresh does it anew)")
         else:
-            with progress(console, f"train {self.method}", task.names) as watch:
-                task.run(self.recording(watch, task), self.fresh)
-        say(console, f"Checkpoint: {task.folder / task.result}")
+            with progress(console, f"train {self.method}", task.names) as listen:
+                task.run(self.record(listen, task), fresh=self.fresh)
+        say(console, f"Checkpoint: {weights}")
 
-    def recording(self, watch: Any, task: Any) -> Any:
+    def record(self, listen: "JobEventListener", task: "TrainingTask") -> "JobEventListener":
         """The listener, and TensorBoard beside it where that was asked for."""
-        if not self.tensorboard or not task.ranks.first:
-            return watch
+        if not self.tensorboard or not task.writes:
+            return listen
         from leastwise.report.tensorboard import record_to_tensorboard
 
-        return record_to_tensorboard(task.folder / "tensorboard", task.names, watch)
+        return record_to_tensorboard(task.folder / "tensorboard", task.names, listen)
 
-    def job(self) -> "Job":
+    def job(self) -> "TrainJob":
         """The recipe: every part by its name, then the settings."""
         threat = threat_of(self.norm, self.eps, self.step)
-        from leastwise.jobs.job import Train as Job
+        from leastwise.jobs.images import ImageSet
+        from leastwise.jobs.job import TrainJob
         from leastwise.training.averaging import find_averaging
         from leastwise.training.awp import AWP
         from leastwise.training.recipe import Training, Validation, find_optimiser
@@ -186,7 +193,8 @@ class Train:
         )
         data, only = sized(self.data, self.size), tuple(name.strip() for name in self.only.split(",") if name.strip())
         mean, std = parse_numbers(self.mean, "mean"), parse_numbers(self.std, "std")
-        return Job(data, self.model, training, self.per_class or None, mean, std, only, self.start, self.extra)
+        images = ImageSet(data, per_class=self.per_class or None)
+        return TrainJob(images, self.model, training, mean, std, only, self.start, extra=self.extra)
 
     def augmentation(self) -> "Augment":
         from leastwise.data.augment.registry import find_augmentation

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
-from leastwise.audit.evidence import ClassMatrix, Evidence
+from leastwise.audit.evidence import Evidence
+from leastwise.audit.record import ClassMatrix
 from leastwise.data.classes import Groups
 from leastwise.insight.superclasses import Partition, number_parts
 from leastwise.statistics.intervals import ClassValues

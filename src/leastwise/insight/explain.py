@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from leastwise.audit.evidence import ClassMatrix, Evidence
+from leastwise.audit.evidence import Evidence
+from leastwise.audit.record import ClassMatrix
 from leastwise.insight.agreement import RankCorrelation, mean_rank_correlation, rank_correlation
 from leastwise.insight.confusion import (
     SHUFFLES,

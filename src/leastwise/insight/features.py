@@ -7,7 +7,8 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from leastwise.audit.evidence import ClassMatrix, Evidence
+from leastwise.audit.evidence import Evidence
+from leastwise.audit.record import ClassMatrix
 from leastwise.data.dataset import Dataset
 from leastwise.models.classifier import Classifier, inference
 from leastwise.statistics.intervals import ClassValues

@@ -1,30 +1,34 @@
-"""Who computes the pieces of a task: this process, or others (`leastwise.jobs.dask.cluster`).
+"""Who computes: an executor takes pieces of audits and whole trainings, and hands back what became of them.
 
+This file has the interface and the executor that is this process; `leastwise.jobs.dask` has the one that is a cluster.
 A piece is one condition on some examples, and its result a function of them: it may be computed anywhere, twice, or
 again after a crash. Whoever asked for it writes it down.
 """
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from safetensors.torch import save as save_tensors
 
 from leastwise.audit.auditor import Auditor
+from leastwise.audit.record import Record
 from leastwise.core.counts import Tally
 from leastwise.core.files import write_atomic
 from leastwise.core.memory import give_back_memory
 from leastwise.core.types import Images, Labels
 from leastwise.data.dataset import Dataset
+from leastwise.jobs.train_task import TrainRequest, TrainResult
 from leastwise.models.classifier import Classifier
 from leastwise.models.fast.prepare import Form
 
 
-class Piece(NamedTuple):
+class AuditPiece(NamedTuple):
     """One condition on some examples."""
 
     name: str  # of the file that holds it
@@ -33,32 +37,33 @@ class Piece(NamedTuple):
     wanted: Literal["evidence", "predicted"] = "evidence"
 
 
-class Found(NamedTuple):
-    """What was computed for a piece: evidence as bytes, or the predicted labels as little-endian int32."""
+class PieceResult(NamedTuple):
+    """What was computed for a piece: a record where it was computed here, and its bytes where they were sent."""
 
-    piece: Piece
-    content: bytes
+    piece: AuditPiece
     seconds: float
+    record: Record | None = None
+    content: bytes = b""
 
 
-class Lost(NamedTuple):
+class LostPiece(NamedTuple):
     """A piece that could not be computed anywhere, and why."""
 
-    piece: Piece
+    piece: AuditPiece
     reason: str
 
 
-class Gone(ValueError):
+class NobodyLeft(ValueError):
     """Nobody is left to compute anything."""
 
 
-Heard = Callable[[Piece, float, Tally | None], None]  # of a piece: images done, and what was found in whole batches
-Kept = Callable[[str, bytes], None]  # name and content of a file with attacked images
+PieceListener = Callable[[AuditPiece, float, Tally | None], None]  # images done, and what whole batches of them found
+ImageWriter = Callable[[str, bytes], None]  # takes the name and the content of a file with attacked images
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
-    """All that the pieces of a task are computed from."""
+class AuditWork:
+    """All that the pieces of an audit are computed from."""
 
     auditor: Auditor
     data: Dataset
@@ -67,65 +72,121 @@ class Work:
     images: Path  # the folder of attacked images
     seconds: float | None = None  # that all of it takes at most, on this machine
 
-    def compute(self, piece: Piece, heard: Heard, kept: Kept) -> bytes:
-        def done(count: float, so_far: Tally | None) -> None:
-            heard(piece, count, so_far)
+    def compute(self, piece: AuditPiece, listen: PieceListener, write_images: ImageWriter) -> Record:
+        def keep(batch: int, ids: Labels, x_adv: Images) -> None:
+            arrays = {"ids": ids.cpu().contiguous(), "images": x_adv.cpu().contiguous()}
+            write_images(f"{Path(piece.name).stem}-{batch:03}.safetensors", save_tensors(arrays))
 
-        found = self.auditor.piece(
+        return self.auditor.attack_piece(
             piece.condition,
             self.data,
             piece.positions,
-            self.crafted_on,
-            Tally.empty(self.data.k),
-            done,
-            partial(keep_images, kept, Path(piece.name).stem),
+            crafted_on=self.crafted_on,
+            listen=lambda count, so_far: listen(piece, count, so_far),
+            keep=keep,
         )
+
+    def pack(self, piece: AuditPiece, record: Record) -> bytes:
+        """What is written down, or sent, of a piece: evidence, or the predicted labels as little-endian int32."""
         if piece.wanted == "predicted":
-            return np.ascontiguousarray(found.predicted, dtype="<i4").tobytes()
-        return self.auditor.evidence(self.data.where(piece.positions), {piece.condition: found}).to_bytes()
+            return np.ascontiguousarray(record.predicted, dtype="<i4").tobytes()
+        return self.auditor.make_evidence(self.data.where(piece.positions), {piece.condition: record}).to_bytes()
 
 
-def keep_images(kept: Kept, name: str, batch: int, ids: Labels, x_adv: Images) -> None:
-    """The attacked images of a batch, bit by bit."""
-    arrays = {"ids": ids.cpu().contiguous(), "images": x_adv.cpu().contiguous()}
-    kept(f"{name}-{batch:03}.safetensors", save_tensors(arrays))
+WorkItem = TypeVar("WorkItem")
+WorkResult = TypeVar("WorkResult")
 
 
-@runtime_checkable
-class Hands(Protocol):
+class WorkSession(ABC, Generic[WorkItem, WorkResult]):
+    """Work under way: items are submitted while there is room, and results come back in any order."""
+
     @property
+    @abstractmethod
+    def has_room(self) -> bool:
+        """Whether another item would be begun at once."""
+
+    @property
+    @abstractmethod
+    def is_busy(self) -> bool:
+        """Whether a result is to come."""
+
+    @abstractmethod
+    def submit(self, item: WorkItem) -> None:
+        """Begin an item."""
+
+    @abstractmethod
+    def wait(self) -> WorkResult:
+        """Wait for the next result."""
+
+
+class Executor(ABC):
+    """Somebody who computes."""
+
+    @property
+    @abstractmethod
     def width(self) -> int:
-        """Pieces that are computed at the same time."""
-        ...
+        """How many items are computed at the same time."""
 
-    def pieces(self, work: Work, wanted: Iterator[Piece | None], heard: Heard) -> Iterator[Found | Lost]:
-        """What was wanted, in any order. Pieces are drawn from `wanted` shortly before they are begun.
+    @property
+    @abstractmethod
+    def is_remote(self) -> bool:
+        """Whether others compute: trainings then run side by side, and say nothing while they run."""
 
-        None means that the next one is known only after another result.
-        """
-        ...
+    @abstractmethod
+    def open_audit(
+        self, work: AuditWork, listen: PieceListener
+    ) -> AbstractContextManager[WorkSession[AuditPiece, PieceResult | LostPiece]]:
+        """A session for the pieces of one audit."""
 
-    def trainings(self, wanted: Iterator[Any]) -> Iterator[Any]:
-        """Whole trainings, side by side where there are several processes."""
-        ...
+    @abstractmethod
+    def open_trainings(self) -> AbstractContextManager[WorkSession[TrainRequest, TrainResult]]:
+        """A session for whole trainings."""
 
 
-@dataclass(frozen=True)
-class Local:
-    """This process, one piece after the other. What fails here ends the task."""
+@dataclass
+class LocalSession(WorkSession[WorkItem, WorkResult]):
+    """One item at a time, computed when its result is waited for. What fails here ends the session."""
 
-    width: int = 1
+    compute: Callable[[WorkItem], WorkResult]
+    items: list[WorkItem] = field(default_factory=list)
 
-    def pieces(self, work: Work, wanted: Iterator[Piece | None], heard: Heard) -> Iterator[Found | Lost]:
-        for piece in wanted:
-            assert piece is not None, "whatever was wanted before is here"
+    @property
+    def has_room(self) -> bool:
+        return not self.items
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self.items)
+
+    def submit(self, item: WorkItem) -> None:
+        self.items.append(item)
+
+    def wait(self) -> WorkResult:
+        return self.compute(self.items.pop())
+
+
+class LocalExecutor(Executor):
+    """This process, one item after the other."""
+
+    width = 1
+    is_remote = False
+
+    @contextmanager
+    def open_audit(
+        self, work: AuditWork, listen: PieceListener
+    ) -> Iterator[WorkSession[AuditPiece, PieceResult | LostPiece]]:
+        def attack(piece: AuditPiece) -> PieceResult | LostPiece:
             begun = time.monotonic()
-            content = work.compute(piece, heard, lambda name, images: write_atomic(work.images / name, images))
-            yield Found(piece, content, time.monotonic() - begun)
+            record = work.compute(piece, listen, lambda name, images: write_atomic(work.images / name, images))
+            result = PieceResult(piece, time.monotonic() - begun, record)
             give_back_memory()
+            return result
 
-    def trainings(self, wanted: Iterator[Any]) -> Iterator[Any]:
-        raise AssertionError("trainings here are run one by one")
+        yield LocalSession(attack)
+
+    @contextmanager
+    def open_trainings(self) -> Iterator[WorkSession[TrainRequest, TrainResult]]:
+        yield LocalSession(TrainRequest.run_here)
 
 
-HERE = Local()
+LOCAL = LocalExecutor()

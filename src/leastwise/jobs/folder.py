@@ -1,39 +1,40 @@
-"""A task: a recipe in, one finished file out, in a folder that one process at a time works in."""
+"""The folder of a job: who may write into it, which job it belongs to, and which pieces of work are safe in it.
+
+A piece is committed in two steps, the file (whole or absent) and then its line in a ledger (sqlite), so that a run that
+is killed at any moment finds only whole pieces when it goes on. A file that is missing, cut short or edited does not
+match its line and counts as not done.
+"""
 
 import json
 import shutil
+import sqlite3
 import time
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from leastwise import __version__
-from leastwise.audit.auditor import AtMost, Meanwhile, Planned, Ready, Step
 from leastwise.audit.evidence_file import EVIDENCE_FILE, PACKED_FILE
-from leastwise.core.files import check_writable, lock_folder, write_json
-from leastwise.core.memory import steady_memory
-from leastwise.jobs.executor import HERE, Hands
-from leastwise.statistics.race import Round
-from leastwise.training.base import Epoch
-from leastwise.training.distributed import ALONE, Ranks
-from leastwise.training.loop import StepProgress as Step_of_train
-from leastwise.training.resume import FILES
-from leastwise.training.resume import MODEL as MODEL_of_train
+from leastwise.core.files import check_writable, lock_folder, sha256, write_atomic, write_json
+from leastwise.training.resume import FILES as TRAINING_FILES
 
-MODEL, RECIPE, RUN = MODEL_of_train, "recipe.json", "run.json"
+CLAIM, RUN = "recipe.json", "run.json"
 MANIFEST = "manifest.json"  # choices that are not part of the recipe, made once and used again on resuming
 SHARDS = "shards"  # of an audit that has not attacked everything yet
 IMAGES = "adversarial"  # attacked images, if they were asked for
 RACE = "race.json"
 SUMMARY = "summary.json"  # made from the evidence by the report, and never left beside another audit's
-OUTPUTS = (*FILES, EVIDENCE_FILE, PACKED_FILE, RACE, SUMMARY, RUN, MANIFEST)
+OUTPUTS = (*TRAINING_FILES, EVIDENCE_FILE, PACKED_FILE, RACE, SUMMARY, RUN, MANIFEST)
+LEDGER = "ledger.sqlite"
+TABLE = """
+create table if not exists pieces (name text primary key, digest text not null, seconds real not null) without rowid
+"""
 
-Event = Step_of_train | Epoch | Step | Meanwhile | Ready | AtMost | Planned | Round
-Watch = Callable[[Event], None]
+FolderClaim = dict[str, Any]  # the recipe of a folder with the digests of what it reads
 
 
 @dataclass(frozen=True)
@@ -47,92 +48,131 @@ class Clock:
 CLOCK = Clock()
 
 
-@dataclass(frozen=True, eq=False)
-class Task:
-    """A job that was checked as far as it can be before anything is written, and its folder."""
-
-    folder: Path
-    result: str  # the file whose presence means it is finished; written last, in one piece
-    claim: dict[str, Any]  # the recipe with the digests of what it reads; a folder holds one
-    names: tuple[str, ...]  # of the classes
-    work: Callable[[Watch, Hands, Clock], None]
-    device: str
-    in_part: bool = False  # whether a result that leaves something out is enough
-    ranks: Ranks = ALONE  # processes that share the work; the first one writes
-    about: Mapping[str, Any] = field(default_factory=dict)  # what a reader of the results wants to know besides
-
-    @property
-    def finished(self) -> bool:
-        whole = self.in_part or not (self.folder / SHARDS).exists()
-        return whole and (self.folder / self.result).is_file() and claimed(self.folder) == self.claim
-
-    def run(
-        self,
-        watch: Watch = lambda event: None,
-        fresh: bool = False,
-        hands: Hands = HERE,
-        clock: Clock = CLOCK,
-    ) -> Path:
-        """Do the work, or find it done; an interrupted training goes on behind its last epoch unless `fresh`."""
-        if fresh or not self.finished:
-            self.ranks.wait()  # everyone has looked before the first one changes anything
-            if self.ranks.first:
-                check_writable(self.folder)
-            with lock_folder(self.folder) if self.ranks.first else nullcontext():
-                if self.ranks.first:
-                    make_room(self.folder, self.claim, fresh)
-                self.ranks.wait()
-                steady_memory()
-                begun = clock.seconds()
-                self.work(watch, hands, clock)
-                if self.ranks.first:
-                    facts = run_facts(clock.seconds() - begun, clock.date(), self.device)
-                    write_json(self.folder / RUN, facts | dict(self.about))
-        return self.folder / self.result
+def read_claim(folder: Path) -> FolderClaim | None:
+    """The claim of a folder, or None if it has none that can be read."""
+    try:
+        claim = json.loads((folder / CLAIM).read_text())
+        return claim if {"kind", "key"} <= claim.keys() else None
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return None
 
 
-def make_room(folder: Path, claim: dict[str, Any], fresh: bool) -> None:
-    """Claim the folder. Files of others are never touched, and a finished training is not lost by accident."""
-    old, held = claimed(folder), [name for name in OUTPUTS if (folder / name).exists()]
+def job_key(claim: FolderClaim) -> str:
+    """The key of the job that a claim is for. A training's claim is its job's; an audit's also says what was found."""
+    return str(claim.get("job", claim["key"]))
+
+
+@contextmanager
+def claim_folder(folder: Path, claim: FolderClaim, *, fresh: bool) -> Iterator[None]:
+    """Hold the folder for one process and one claim while work is done in it."""
+    check_writable(folder)
+    with lock_folder(folder):
+        make_room(folder, claim, fresh)
+        yield
+
+
+def make_room(folder: Path, claim: FolderClaim, fresh: bool) -> None:
+    """FolderClaim the folder. Files of others are never touched, and a finished training is not lost by accident."""
+    old, held = read_claim(folder), [name for name in OUTPUTS if (folder / name).exists()]
     if old is None and held:
         raise ValueError(f"{folder} holds {', '.join(held)} of unknown origin: choose another folder")
     if old is not None and old["kind"] != claim["kind"]:
         raise ValueError(f"{folder} holds the results of another kind, {old['kind']}: choose another folder")
     if old not in (None, claim) and claim["kind"] == "training" and not fresh:
         raise ValueError(f"{folder} holds another training: choose another folder, or replace it with --fresh")
-    sweep(folder)
+    remove_leftovers(folder)
     if fresh or old != claim:
         for name in OUTPUTS:
             (folder / name).unlink(missing_ok=True)
         for name in (SHARDS, IMAGES):
             shutil.rmtree(folder / name, ignore_errors=True)
-        write_json(folder / RECIPE, claim)
+        write_json(folder / CLAIM, claim)
 
 
-def sweep(folder: Path) -> None:
+def remove_leftovers(folder: Path) -> None:
     """Remove what a run that was killed while it wrote left of our own files."""
-    for name in (*OUTPUTS, RECIPE):
+    for name in (*OUTPUTS, CLAIM):
         for left in folder.glob(f".{name}.*"):
             with suppress(OSError):
                 left.unlink()
 
 
-def claimed(folder: Path) -> dict[str, Any] | None:
-    """The claim of a folder, or None if it has none that can be read."""
-    try:
-        claim = json.loads((folder / RECIPE).read_text())
-        return claim if {"kind", "key"} <= claim.keys() else None
-    except (OSError, ValueError, AttributeError, RecursionError):
-        return None
-
-
-def run_facts(seconds: float, date: float, device: str) -> dict[str, Any]:
-    """What the recipe does not determine: it stays out of every hash."""
-    return {
+def write_run_facts(folder: Path, seconds: float, *, clock: Clock, device: str, about: Mapping[str, Any]) -> None:
+    """Write down what the recipe does not determine: it stays out of every hash."""
+    facts = {
         "seconds": round(seconds, 1),
-        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(date)),
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(clock.date())),
         "device": device,
         "threads": torch.get_num_threads(),
         "leastwise": __version__,
         "torch": torch.__version__,
     }
+    write_json(folder / RUN, facts | dict(about))
+
+
+@dataclass(frozen=True, eq=False)
+class Ledger:
+    """The pieces in one folder that are safe. Use it inside `open_ledger`."""
+
+    folder: Path
+    lines: sqlite3.Connection
+
+    def commit(self, name: str, content: bytes, seconds: float) -> None:
+        write_atomic(self.folder / name, content)
+        with as_system_error(self.folder / LEDGER), self.lines:
+            self.lines.execute("insert or replace into pieces values (?, ?, ?)", (name, sha256(content), seconds))
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a finished piece; None if it was never finished, or is not what was committed."""
+        line = self.lines.execute("select digest from pieces where name = ?", (name,)).fetchone()
+        try:
+            content = (self.folder / name).read_bytes()
+        except OSError:
+            return None
+        return content if line is not None and line[0] == sha256(content) else None
+
+    def seconds(self, name: str) -> float:
+        """How long a finished piece took."""
+        line = self.lines.execute("select seconds from pieces where name = ?", (name,)).fetchone()
+        return 0.0 if line is None else float(line[0])
+
+
+@contextmanager
+def open_ledger(folder: Path | None) -> Iterator[Ledger | None]:
+    """The ledger of a folder, for one process at a time; None for work that is kept in memory only."""
+    if folder is None:
+        yield None
+        return
+    with lock_folder(folder):
+        lines = connect(folder / LEDGER)
+        try:
+            yield Ledger(folder, lines)
+        finally:
+            lines.close()
+
+
+@contextmanager
+def as_system_error(path: Path) -> Iterator[None]:
+    """Turn what sqlite says of a disk that is full, or of a file that may not be written, into the system's error."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise OSError(None, str(error), str(path)) from None
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open a ledger. One that cannot be read says nothing about what is done: it begins anew."""
+    with as_system_error(path):
+        lines = sqlite3.connect(path)
+    try:
+        lines.execute(TABLE)
+        lines.execute("select name, digest, seconds from pieces limit 1").fetchone()
+    except sqlite3.DatabaseError:
+        lines.close()
+        path.unlink(missing_ok=True)
+        with as_system_error(path):
+            lines = sqlite3.connect(path)
+            lines.execute(TABLE)
+    with as_system_error(path):
+        lines.commit()
+    return lines

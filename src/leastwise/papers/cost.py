@@ -3,14 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from torch import nn
-
 from leastwise.attacks.naming import Threat
-from leastwise.attacks.surrogate import Surrogate
 from leastwise.data.registry import SOURCES
-from leastwise.papers.build import BALLS, make_condition
+from leastwise.jobs.images import ImageSet
+from leastwise.jobs.job import ReleasedNetwork
 from leastwise.papers.exhibit import Exhibit
-from leastwise.papers.recipes import Absent, Images, Measured, Recipe, Released, Trained, made_steps, trainings
+from leastwise.papers.jobs import BALLS, make_condition, stand_in
+from leastwise.papers.recipes import Absent, Measured, Recipe, Trained, trainings
 from leastwise.papers.scales import SCALES
 
 STEP = 3  # a forward and a backward pass
@@ -52,7 +51,7 @@ def training_passes(t: Trained) -> int:
     by = t.keep.partition(":")[2]
     norm = t.threat.norm if t.threat else "linf"
     chosen = count_images(t.data, "test") * (1 + condition_passes(by, count_classes(t.data), norm)) if by else 0
-    each = t.epochs * (attack + STEP * versions) + STEP * made_steps(t.data)
+    each = t.epochs * (attack + STEP * versions) + STEP * t.data.search_steps
     return count_images(t.data, "train") * each + t.epochs * chosen
 
 
@@ -70,24 +69,19 @@ def condition_passes(name: str, k: int, norm: str = "linf") -> int:
     return passes.forwards + (STEP - 1) * passes.backwards
 
 
-def stand_in(name: str) -> Surrogate:
-    """A surrogate that is only counted."""
-    return Surrogate(name, "", nn.Identity())
-
-
-def count_images(images: Images, split: str) -> int:
+def count_images(images: ImageSet, split: str) -> int:
     """Images of a data set's split after everything that leaves some out."""
     each = per_class_counts(images.name, split)
     most = max(each) if images.per_class is None else images.per_class
     return sum(min(each[c], most) for c in kept_classes(images))
 
 
-def count_classes(images: Images) -> int:
+def count_classes(images: ImageSet) -> int:
     """Classes that a network for these images tells apart."""
     return len(kept_classes(images))
 
 
-def kept_classes(images: Images) -> set[int]:
+def kept_classes(images: ImageSet) -> set[int]:
     """The classes that are left of a data set's."""
     k = 1000 if images.name in IMAGES else SOURCES[images.name].facts.k
     kept = set(images.classes or range(k))
@@ -108,7 +102,7 @@ def per_class_counts(name: str, split: str) -> tuple[int, ...]:
     return (found,) * facts.k if isinstance(found, int) else found
 
 
-def find_released(recipes: Iterable[Recipe]) -> tuple[Released, ...]:
+def find_released(recipes: Iterable[Recipe]) -> tuple[ReleasedNetwork, ...]:
     """Networks that have to be fetched, each once."""
     models = (recipe.model for recipe in recipes if isinstance(recipe, Measured))
-    return tuple(dict.fromkeys(model for model in models if isinstance(model, Released)))
+    return tuple(dict.fromkeys(model for model in models if isinstance(model, ReleasedNetwork)))

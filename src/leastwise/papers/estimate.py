@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from leastwise.data.registry import SOURCES
+from leastwise.jobs.images import ImageSet
 from leastwise.models.zoo.registry import build, find_architecture
 from leastwise.papers.cost import STEP, audit_passes, count_images, training_passes
-from leastwise.papers.recipes import Images, Measured, Recipe, Trained
-from leastwise.papers.run import followers
+from leastwise.papers.jobs import find_followers
+from leastwise.papers.recipes import Measured, Recipe, Trained
 
 OVERHEAD = 0.4  # seconds of a task besides its passes: reading, checks, files (measured at smoke scale)
 FIRST, MORE = 2, 64  # images of the trial batches; at most the batches of a training, and only where that is quick
@@ -37,13 +38,13 @@ def count_passes(recipe: Recipe) -> int:
     """Of one task. What is measured after every epoch is part of the training."""
     if isinstance(recipe, Measured):
         return audit_passes(replace(recipe, each_epoch=False))
-    followed, recorded = followers(recipe.scale)
+    followed, recorded = find_followers(recipe.scale)
     looks = sum(audit_passes(one) for one in followed.get(recipe, ()))
     own = recipe.epochs * count_images(recipe.data, "train") if recipe in recorded else 0
     return training_passes(recipe) + looks + own
 
 
-def shape_of(arch: str, data: Images) -> tuple[int, int, int]:
+def shape_of(arch: str, data: ImageSet) -> tuple[int, int, int]:
     found = find_architecture(arch)
     shape = SOURCES[data.name].facts.shape or (found.params.shape if found.params else (3, 224, 224))
     return (3, *shape[1:]) if data.change[:1] == ("coloured",) else shape

@@ -5,17 +5,17 @@ from pathlib import Path
 
 from leastwise.data.cache import describe_missing, find_folder
 from leastwise.data.registry import SOURCES
+from leastwise.jobs.store import NETWORKS
 from leastwise.papers.cost import count_images, find_released
 from leastwise.papers.exhibit import Exhibit
 from leastwise.papers.recipes import Absent, Measured, Recipe, Trained
 from leastwise.papers.reproduce import needs
-from leastwise.papers.run import NETWORKS, Runner
-from leastwise.papers.stored import Store
+from leastwise.papers.stored import PaperStore
 
 FEW = 3  # conditions that a line names
 
 
-def tree(exhibits: Iterable[Exhibit], store: Store) -> Iterator[str]:
+def tree(exhibits: Iterable[Exhibit], store: PaperStore) -> Iterator[str]:
     """An exhibit, its roles with their audits, and under each the trainings it needs; what was named once is short."""
     named: set[Recipe] = set()
     for exhibit in exhibits:
@@ -31,13 +31,13 @@ def tree(exhibits: Iterable[Exhibit], store: Store) -> Iterator[str]:
                 yield from under(part, store, named, "    ")
 
 
-def under(recipe: Recipe, store: Store, named: set[Recipe], indent: str) -> Iterator[str]:
+def under(recipe: Recipe, store: PaperStore, named: set[Recipe], indent: str) -> Iterator[str]:
     for need in needs(recipe):
         yield f"{indent}{line(need, store, named)}"
         yield from under(need, store, named, f"{indent}  ")
 
 
-def line(recipe: Recipe, store: Store, named: set[Recipe]) -> str:
+def line(recipe: Recipe, store: PaperStore, named: set[Recipe]) -> str:
     again = " (see above)" if recipe in named else ""
     named.add(recipe)
     state = "done" if store.has(recipe) else "begun" if store.begun(recipe) else "to do"
@@ -59,21 +59,16 @@ def images(recipe: Recipe) -> str:
     return recipe.data.name + (f" ({change})" if change else "")
 
 
-def missing(recipes: Iterable[Recipe], runner: Runner) -> Iterator[str]:
+def missing(recipes: Iterable[Recipe], store: PaperStore) -> Iterator[str]:
     """Data sets and networks that only the user can bring, in one sentence each."""
     recipes = tuple(recipes)
     for name in dict.fromkeys(recipe.data.name for recipe in recipes):
         source = SOURCES[name]
         if source.folders and find_folder(source.folders) is None:
             yield describe_missing(name, source.folders)
-    absent = []
-    for model in find_released(recipes):
-        try:
-            runner.place(model)
-        except ValueError:
-            absent.append(model.weights)
+    absent = [model.weights for model in find_released(recipes) if store.store.find_weights(model) is None]
     if absent:
-        folder = runner.store.results / NETWORKS
+        folder = store.results / NETWORKS
         yield f"networks of others are not here: put {', '.join(absent)} under {folder}, as {Path(absent[0]).name}.pt"
 
 

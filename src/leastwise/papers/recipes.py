@@ -8,39 +8,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from leastwise.jobs.images import ImageSet
+from leastwise.jobs.job import ReleasedNetwork
+
 Setting = float | int | str | tuple[float, ...] | tuple[int, ...]
 Settings = tuple[tuple[str, Setting], ...]
-
-
-@dataclass(frozen=True)
-class Images:
-    """A data set, whole or changed.
-
-    `change` says what `leastwise.audit.surgery` does to it, with arguments: ("removed", 5), ("binary", 3, 5),
-    ("coloured",), ("replace_background",), ("matched",), ("targeted_set", "random"); the last two are made with a
-    training's `source`.
-    """
-
-    recipe_name: ClassVar[str] = "Images"
-
-    name: str
-    change: tuple[str | int, ...] = ()
-    classes: tuple[int, ...] = ()  # only these; all if empty
-    per_class: int | None = None
-    steps: int | None = None  # of the search that makes images with a network; the usual number if None
-
-
-MADE_STEPS = {"matched": 1000, "targeted_set": 100}  # of Ilyas et al., for images that are made with a network
-
-
-def made(images: Images) -> bool:
-    """Whether a network is needed to make them."""
-    return bool(images.change) and images.change[0] in MADE_STEPS
-
-
-def made_steps(images: Images) -> int:
-    """Of the search that makes each of them; none for images that are not made."""
-    return (images.steps or MADE_STEPS[str(images.change[0])]) if made(images) else 0
 
 
 @dataclass(frozen=True)
@@ -61,7 +33,7 @@ class Trained:
 
     recipe_name: ClassVar[str] = "Trained"
 
-    data: Images
+    data: ImageSet
     arch: str
     method: str = "standard"
     settings: Settings = ()  # of the method (beta) or of another part (important-class.weight), sorted by name
@@ -88,24 +60,13 @@ class Trained:
 
 
 @dataclass(frozen=True)
-class Released:
-    """A network that others trained and gave away."""
-
-    recipe_name: ClassVar[str] = "Released"
-
-    weights: str
-    arch: str
-    data: Images
-
-
-@dataclass(frozen=True)
 class Measured:
     """An audit of a network: class-wise results under each condition, and what else is kept of it."""
 
     recipe_name: ClassVar[str] = "Measured"
 
-    model: Trained | Released
-    data: Images
+    model: Trained | ReleasedNetwork
+    data: ImageSet
     conditions: tuple[str, ...] = ("clean",)
     threat: Threat | None = None  # the radius and the step; the conditions' names have the steps
     surrogate: Trained | None = None  # where the condition `transfer` crafts

@@ -10,18 +10,11 @@ from jaxtyping import Float
 from leastwise.audit.evidence import Evidence
 from leastwise.core.counts import Tally
 from leastwise.insight.features import Moments, inter_class_similarity, intra_class_variance
+from leastwise.jobs.extras import Picture
 from leastwise.papers.exhibit import Exhibit
 from leastwise.papers.recipes import Absent, Measured, Recipe
 from leastwise.papers.scales import scale
 from leastwise.statistics.intervals import ClassValues
-
-
-class Picture(NamedTuple):
-    """One test image by condition (or step of an attack): its pixels [c h w] in [0, 1] and the logits [k]."""
-
-    id: int
-    pixels: Mapping[str, Float[np.ndarray, "c h w"]]
-    logits: Mapping[str, Float[np.ndarray, " k"]]
 
 
 class RecipeResult(NamedTuple):

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from leastwise.data.registry import SOURCES
-from leastwise.papers.recipes import Absent, Images, Measured, Recipe, Released, Threat, Trained, made
+from leastwise.jobs.images import ImageSet
+from leastwise.jobs.job import ReleasedNetwork
+from leastwise.papers.recipes import Absent, Measured, Recipe, Threat, Trained
 
 
 @dataclass(frozen=True)
@@ -15,7 +17,7 @@ class Scale:
     about: str
     trained: Callable[[Trained], Trained]
     measured: Callable[[Measured], tuple[Measured, ...]]  # several where heavy attacks see fewer images
-    obstacle: Callable[[Trained | Released], str]  # why a network is not to be had; empty if it is
+    obstacle: Callable[[Trained | ReleasedNetwork], str]  # why a network is not to be had; empty if it is
     cls: Callable[[int], int] = lambda c: c  # the class that stands for a class of the paper's data
 
     def __call__(self, recipe: Recipe) -> tuple[Recipe | Absent, ...]:
@@ -39,7 +41,7 @@ BY_HAND = {
 }
 
 
-def no_obstacle(model: Trained | Released) -> str:
+def no_obstacle(model: Trained | ReleasedNetwork) -> str:
     return BY_HAND.get(model.extra, "") if isinstance(model, Trained) else ""
 
 
@@ -57,13 +59,13 @@ def smoke_class(c: int) -> int:
     return c % SMOKE_CLASSES
 
 
-def smoke_images(images: Images, per_class: int) -> Images:
+def smoke_images(images: ImageSet, per_class: int) -> ImageSet:
     """The same change of other images; class c of more than ten stands for c modulo ten."""
     change = tuple(smoke_class(part) if isinstance(part, int) else part for part in images.change)
     if images.change and images.change[0] == "binary" and change[1] == change[2]:
         change = (change[0], change[1], smoke_class(int(change[1]) + 1))
     classes = tuple(dict.fromkeys(smoke_class(c) for c in images.classes))
-    return Images(SMOKE_DATA, change, classes, per_class, steps=SMOKE_STEPS if made(images) else None)
+    return ImageSet(SMOKE_DATA, change, classes, per_class, steps=SMOKE_STEPS if images.needs_network else None)
 
 
 def smoke_trained(t: Trained) -> Trained:
@@ -88,7 +90,7 @@ def smoke_trained(t: Trained) -> Trained:
 def smoke_measured(m: Measured) -> tuple[Measured, ...]:
     conditions = tuple(dict.fromkeys(shorter(name, SMOKE_STEPS, SMOKE_ATTACKS) for name in m.conditions))
     model = m.model
-    if isinstance(model, Released):
+    if isinstance(model, ReleasedNetwork):
         # Nobody's weights are fetched: a network of the package's own takes their place.
         model = smoke_trained(Trained(model.data, model.arch, seed=zlib.crc32(model.weights.encode()) % 1000))
     return (replace(m, model=model, data=smoke_images(m.data, SMOKE_TEST), conditions=conditions),)
@@ -113,7 +115,7 @@ LITE_FOLLOWED = 2000  # images, at least one of each class, that are looked at a
 LITE_HEAVY = {"autoattack": ("autoattack", 100), "cwinf": ("cwinf:100", 200), "nattack": ("nattack:50", 20)}
 
 
-def lite_obstacle(model: Trained | Released) -> str:
+def lite_obstacle(model: Trained | ReleasedNetwork) -> str:
     if model.data.name in LITE_TOO_LARGE:
         return f"{model.data.name} is too large for two cores"
     return no_obstacle(model)
@@ -123,7 +125,7 @@ def lite_trained(t: Trained) -> Trained:
     base, plus, parts = t.arch.partition("+")
     return replace(
         t,
-        data=replace(t.data, steps=LITE_MADE) if made(t.data) else t.data,
+        data=replace(t.data, steps=LITE_MADE) if t.data.needs_network else t.data,
         arch=LITE_ARCHS.get(base, "small") + plus + parts,
         threat=lite_threat(t.threat),
         epochs=LITE_EPOCHS_OF.get(t.data.name, LITE_EPOCHS),

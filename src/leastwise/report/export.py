@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from leastwise.audit.evidence import SUMS, Evidence, Record
+from leastwise.audit.evidence import Evidence
+from leastwise.audit.record import SUMS, Record
 from leastwise.core.files import write_atomic
 from leastwise.report.text import percent, span
 from leastwise.statistics.intervals import wilson_interval

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from leastwise.jobs.folder import Event
+from leastwise.jobs.events import JobEvent
 from leastwise.training.base import Epoch, Seen
 
 
 def record_to_tensorboard(
-    folder: Path, names: Sequence[str], watch: Callable[[Event], None]
-) -> Callable[[Event], None]:
+    folder: Path, names: Sequence[str], watch: Callable[[JobEvent], None]
+) -> Callable[[JobEvent], None]:
     """A listener that writes every epoch's numbers for TensorBoard, then tells `watch`."""
     try:
         from torch.utils.tensorboard import SummaryWriter
@@ -17,7 +17,7 @@ def record_to_tensorboard(
         raise ValueError("TensorBoard is not installed: pip install 'leastwise[tensorboard]'") from None
     writer = SummaryWriter(str(folder))
 
-    def record(event: Event) -> None:
+    def record(event: JobEvent) -> None:
         if isinstance(event, Epoch):
             for name, value in scalars(event, names).items():
                 writer.add_scalar(name, value, event.number)

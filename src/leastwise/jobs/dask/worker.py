@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -21,17 +22,24 @@ from jaxtyping import Int, UInt8
 from torch import nn
 
 from leastwise import __version__
-from leastwise.core.files import sha256
+from leastwise.core.files import sha256, write_atomic
 from leastwise.core.memory import give_back_memory, steady_memory
 from leastwise.core.text import one_line
 from leastwise.data.dataset import Dataset
-from leastwise.jobs.errands import Brought, do_apart
-from leastwise.jobs.executor import Piece, Work
+from leastwise.jobs.events import ignore
+from leastwise.jobs.executor import AuditPiece, AuditWork
+from leastwise.jobs.folder import CLAIM, RUN
+from leastwise.jobs.train_task import TrainRequest, read_training_data
 from leastwise.models.classifier import inference
 from leastwise.models.fast.prepare import put_in_form
+from leastwise.training.loop import StepProgress
+from leastwise.training.resume import FILES as TRAINING_FILES
+from leastwise.training.resume import TrainingCallback
 
 MOST_SENT = 1 << 30  # bytes of pixels; larger sets are read by every worker from storage that they share
 USER = "leastwise_user_"  # modules that were loaded from a file the user named
+
+SEEN = ".leastwise.seen."  # a file that a worker finds if it sees the same storage
 
 Versions = dict[str, str]
 
@@ -52,7 +60,7 @@ def versions() -> Versions:
     return {"leastwise": __version__, "torch": torch.__version__, "numpy": np.__version__}
 
 
-def packed(work: Work) -> bytes:
+def pack_work(work: AuditWork) -> bytes:
     """Everything a piece is computed from, as bytes that another process can open."""
     auditor = replace(work.auditor, model=deepcopy(work.auditor.model).to("cpu"))
     for module in unknown_elsewhere(auditor.model):
@@ -104,15 +112,15 @@ class Inputs(WorkerPlugin):
 
     def setup(self, worker: Any) -> None:
         self.lock = threading.Lock()
-        self.work: Work | None = None
+        self.work: AuditWork | None = None
         self.opened = 0
 
-    def open(self) -> Work:
+    def open(self) -> AuditWork:
         if self.work is None:
             check_versions(self.versions)
             if f"leastwise-{sha256(self.content)}" != self.name:
                 raise RuntimeError("the model and the data arrived damaged")
-            self.work, self.opened, self.content = unpacked(self.content), self.opened + 1, b""
+            self.work, self.opened, self.content = unpack_work(self.content), self.opened + 1, b""
         return self.work
 
 
@@ -123,7 +131,7 @@ def check_versions(wanted: Versions) -> None:
         raise ValueError(f"the worker {os.uname().nodename} has {', '.join(other)}: install the same versions there")
 
 
-def unpacked(content: bytes) -> Work:
+def unpack_work(content: bytes) -> AuditWork:
     held = cloudpickle.loads(content)
     torch.set_num_threads(held["threads"])
     steady_memory()
@@ -141,12 +149,12 @@ def unpacked(content: bytes) -> Work:
     first = data.batch(np.arange(min(len(data), auditor.batch_size))).x.to(auditor.device)
     with inference(auditor.model):
         prepared = put_in_form(auditor.model, held["form"], first)
-    return Work(auditor, data, prepared.form, prepared.model, Path())
+    return AuditWork(auditor, data, prepared.form, prepared.model, Path())
 
 
 def compute(name: str, wanted: Sequence[Any], limit: float) -> Answer | Refused:
     """A piece, on a worker. One that takes longer than `limit` seconds ends the worker, and another one tries."""
-    piece = Piece(*wanted)
+    piece = AuditPiece(*wanted)
     held = get_worker().plugins[name]
     assert isinstance(held, Inputs)
     images: list[tuple[str, bytes]] = []
@@ -155,21 +163,58 @@ def compute(name: str, wanted: Sequence[Any], limit: float) -> Answer | Refused:
             work = held.open()
             begun = time.monotonic()
             with ended_after(limit), inference(work.auditor.model):
-                content = work.compute(piece, lambda *_: None, lambda file, image: images.append((file, image)))
-            return Answer(content, time.monotonic() - begun, tuple(images))
+                record = work.compute(piece, lambda *_: None, lambda file, image: images.append((file, image)))
+            return Answer(work.pack(piece, record), time.monotonic() - begun, tuple(images))
         except ValueError as error:
             return Refused(one_line(error))
         finally:
             give_back_memory()
 
 
-def train(wanted: Versions, errand: bytes, mark: str, read: dict[str, bytes]) -> Brought | Refused:
+class TrainingFiles(NamedTuple):
+    """What a worker sends back of a training: files by name, the result last; none if they are where they belong."""
+
+    files: dict[str, bytes]
+    seconds: float
+
+
+def train(wanted: Versions, request: bytes, mark: str, read: dict[str, bytes]) -> TrainingFiles | Refused:
     """A whole training, on a worker."""
     try:
         check_versions(wanted)
-        return do_apart(cloudpickle.loads(errand), Path(mark), read)
+        return train_elsewhere(cloudpickle.loads(request), Path(mark), read)
     except ValueError as error:
         return Refused(one_line(error))
+
+
+def train_elsewhere(request: TrainRequest, mark: Path, read: dict[str, bytes]) -> TrainingFiles:
+    """In the folder itself where it is shared, so that a later worker goes on; else in one of the worker's own."""
+    begun = time.monotonic()
+    if read_training_data(request.job).digest() != request.data:
+        raise ValueError("a worker does not see the same data: put it on storage that all workers share")
+    if mark.exists():
+        request.run(stop_when_unwanted(mark))
+        return TrainingFiles({}, time.monotonic() - begun)
+    with TemporaryDirectory() as place:
+        sent = {name: Path(place) / f"{name}{Path(getattr(request, name)).suffix}" for name in read}
+        for name, content in read.items():
+            write_atomic(sent[name], content)
+        start, made_with = sent.get("start"), sent.get("made_with")
+        done = replace(request, folder=Path(place) / "training", start=start, made_with=made_with).run(ignore)
+        names = [name for name in (CLAIM, *TRAINING_FILES, RUN) if (done.folder / name).is_file()]
+        files = {name: (done.folder / name).read_bytes() for name in names if name != done.weights.name}
+        files[done.weights.name] = done.weights.read_bytes()
+        return TrainingFiles(files, time.monotonic() - begun)
+
+
+def stop_when_unwanted(mark: Path) -> TrainingCallback:
+    """A cancelled task cannot be stopped from outside; it would hold its folder against whoever comes next."""
+
+    def look(event: object) -> None:
+        if isinstance(event, StepProgress) and not mark.exists():
+            raise RuntimeError("nobody waits for this training any more")
+
+    return look
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """Ahn: Class-wise Training Dynamics and Fairness in Adversarially Robust Models. CIFAR-100, ResNet-9."""
 
+from leastwise.jobs.images import ImageSet
 from leastwise.papers.exhibit import Exhibit
-from leastwise.papers.recipes import Images, Measured, Recipe, Settings, Threat, Trained
+from leastwise.papers.recipes import Measured, Recipe, Settings, Threat, Trained
 
 CHAIR, FOX = 20, 34
 GRID = (1, 2, 4, 6, 8, 12, 16)  # in 1/255
@@ -40,7 +41,7 @@ def network(
 ) -> Trained:
     """A training of ResNet-9 on CIFAR-100 as the paper sets it up."""
     return Trained(
-        Images("cifar100"),
+        ImageSet("cifar100"),
         "resnet9",
         method,
         settings,
@@ -89,7 +90,7 @@ SWEEP = {role: SWEPT[name](eps) for (name, eps), role in SWEEP_ROLES.items()}
 
 def make_audits(nets: dict[str, Trained]) -> dict[str, Recipe]:
     """Each network on clean test images and under PGD-20."""
-    return {name: Measured(net, Images("cifar100"), BOTH, TEST) for name, net in nets.items()}
+    return {name: Measured(net, ImageSet("cifar100"), BOTH, TEST) for name, net in nets.items()}
 
 
 def list_records(nets: dict[str, Trained]) -> dict[str, Recipe]:
@@ -103,7 +104,7 @@ def both_radii(eps: int) -> dict[str, Recipe]:
     The paper seems to compare the first of the training images with the second of the test images.
     """
     conditions = ("clean", f"pgd20[{eps}/255]", "pgd20[8/255]")
-    images = Images("cifar100", classes=(CHAIR, FOX))
+    images = ImageSet("cifar100", classes=(CHAIR, FOX))
     return {
         f"PGD, eps {eps}/255, {split} images": Measured(pgd(eps), images, conditions, TEST, split=split)
         for split in ("train", "test")

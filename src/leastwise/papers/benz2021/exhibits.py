@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable
 
+from leastwise.jobs.images import ImageSet
+from leastwise.jobs.job import ReleasedNetwork
 from leastwise.papers.exhibit import Exhibit
-from leastwise.papers.recipes import Images, Measured, Released, Settings, Threat, Trained
+from leastwise.papers.recipes import Measured, Settings, Threat, Trained
 
 CAT = 3  # the paper's class 4
-IMAGENET = Images("imagenet")
+IMAGENET = ImageSet("imagenet")
 THREAT = Threat(8 / 255, 2 / 255)
 BOTH = ("clean", "pgd20")
 SETTING = (
@@ -54,7 +56,7 @@ def network(
 ) -> Trained:
     """A training as the paper sets it up; what it leaves open is in `SETTING`."""
     return Trained(
-        Images(data, change),
+        ImageSet(data, change),
         arch,
         method,
         settings,
@@ -77,11 +79,11 @@ def threat_of(data: str) -> Threat:
 
 
 def make_audit(
-    model: Trained | Released, conditions: tuple[str, ...] = ("clean",), each_epoch: bool = False
+    model: Trained | ReleasedNetwork, conditions: tuple[str, ...] = ("clean",), each_epoch: bool = False
 ) -> Measured:
     """A network on the test images of its data set, under some conditions."""
     threat = threat_of(model.data.name) if any(c.startswith("pgd") for c in conditions) else None
-    return Measured(model, Images(model.data.name), conditions, threat, each_epoch=each_epoch)
+    return Measured(model, ImageSet(model.data.name), conditions, threat, each_epoch=each_epoch)
 
 
 def architecture_audits(data: str, archs: Iterable[str]) -> dict[str, Measured]:
@@ -91,7 +93,7 @@ def architecture_audits(data: str, archs: Iterable[str]) -> dict[str, Measured]:
 
 def imagenet_audits(archs: Iterable[str], kind: str) -> dict[str, Measured]:
     """Networks of ImageNet that others give away."""
-    nets = (Released(f"{kind}/{arch}", arch, IMAGENET) for arch in archs)
+    nets = (ReleasedNetwork(f"{kind}/{arch}", arch, IMAGENET) for arch in archs)
     return {f"{kind} {net.arch}": make_audit(net) for net in nets}
 
 
@@ -274,7 +276,7 @@ EXHIBITS = (
         }
         | {
             f"imagenet {kind}": make_audit(
-                Released(f"{weights}/resnet50-imagenet", "resnet50-imagenet", IMAGENET), BOTH
+                ReleasedNetwork(f"{weights}/resnet50-imagenet", "resnet50-imagenet", IMAGENET), BOTH
             )
             for kind, weights in (("standard", "standard"), ("adversarial", "robust-l2-3.0"))
         }

@@ -6,13 +6,14 @@ import numpy as np
 
 from leastwise.insight.homing import estimate_homing_gain, measure_homing
 from leastwise.insight.outputs import cvc
-from leastwise.papers.build import dataset
+from leastwise.jobs.extras import Picture
+from leastwise.jobs.images import read_images
 from leastwise.papers.drawing.exhibit_drawing import CaptionedImage, Drawings, ExhibitDrawing, encode_png, join_drawings
 from leastwise.papers.drawing.figures import COUNTS, class_line_figure, confusion_figure, draw_epochs, matrix_figure
 from leastwise.papers.drawing.inputs import CellValue, DrawingInput, OurCells, explain_missing, find_audits
 from leastwise.papers.drawing.values import class_accuracy, compute_cell, count_taken_for, mcd, overall
 from leastwise.papers.recipes import Measured
-from leastwise.papers.results import MissingResult, Picture
+from leastwise.papers.results import MissingResult
 from leastwise.papers.scales import scale
 from leastwise.papers.tian2021.exhibits import ALL_SIX, BETAS_OF_DOG, CAT, DOG, WITHOUT_CLASS, shown_classes
 from leastwise.papers.tian2021.tables import TITLES, of_few_classes, table1, table2, table3, table4, table5
@@ -188,7 +189,7 @@ def draw_samples(inputs: DrawingInput) -> ExhibitDrawing:
     if not isinstance(recipe, Measured):
         return ExhibitDrawing()
     try:
-        data = dataset(recipe.data).take(1)
+        data = read_images(recipe.data).take(1)
         shown = {int(y): x for x, y in zip(data.batch(np.arange(len(data))).x.numpy(), data.labels, strict=True)}
     except (ValueError, OSError) as error:
         return ExhibitDrawing(notes=(f"No samples are shown: {error}.",))

@@ -3,8 +3,9 @@
 import numpy as np
 
 from leastwise.data.classes import CIFAR10
+from leastwise.jobs.images import ImageSet
 from leastwise.papers.exhibit import Exhibit
-from leastwise.papers.recipes import Images, Measured, Settings, Threat, Trained
+from leastwise.papers.recipes import Measured, Settings, Threat, Trained
 
 CAT, DOG = 3, 5
 ONE_BETA = 6.0
@@ -35,7 +36,7 @@ def network(data: str, method: str, change: tuple[str | int, ...] = (), threat: 
     """§4 and Appendix A.1; ImageNet by the fast training of Wong et al."""
     if data == "imagenet":
         return Trained(
-            Images(data),
+            ImageSet(data),
             "resnet50-imagenet",
             "standard" if method == "standard" else "fgsm-rs",
             threat=None if method == "standard" else Threat(0.007, 1.25 * 0.007, 1),
@@ -46,7 +47,7 @@ def network(data: str, method: str, change: tuple[str | int, ...] = (), threat: 
         )
     arch, usual, _, rate, drops = DATA_SETS[data]
     return Trained(
-        Images(data, change),
+        ImageSet(data, change),
         arch,
         method,
         threat=None if method == "standard" else threat or usual,
@@ -61,7 +62,7 @@ def wide_network(
 ) -> Trained:
     """§4.3: as the code of each method trains it on CIFAR-10."""
     threat = None if method == "standard" else Threat(0.031, 0.007)
-    data = Images("cifar10")
+    data = ImageSet("cifar10")
     return Trained(data, arch, method, settings, threat, epochs=epochs, drops=(75, 90), weight_decay=weight_decay)
 
 
@@ -106,14 +107,14 @@ def make_audit(model: Trained, each_epoch: bool = False) -> Measured:
     return Measured(model, model.data, conditions, attacked, each_epoch=each_epoch)
 
 
-def make_wide_audit(model: Trained, *conditions: str, data: Images = Images("cifar10")) -> Measured:
+def make_wide_audit(model: Trained, *conditions: str, data: ImageSet = ImageSet("cifar10")) -> Measured:
     """A wide network on CIFAR-10, or on some images of it."""
     surrogate = STANDARD if "transfer" in conditions else None
     return Measured(model, data, conditions, WIDE_TEST, surrogate)
 
 
-CATS = Images("cifar10", classes=(CAT,))
-WHITE_CATS = Images("cifar10", ("replace_background",), classes=(CAT,))
+CATS = ImageSet("cifar10", classes=(CAT,))
+WHITE_CATS = ImageSet("cifar10", ("replace_background",), classes=(CAT,))
 ALL_SIX = (*DATA_SETS, "imagenet")
 FULL = make_audit(network("cifar10", "pgd-at"))
 WITHOUT_CLASS = {c: f"without {c}" for c in range(len(CIFAR10))}  # roles of networks trained without a class
@@ -145,7 +146,7 @@ EXHIBITS = (
         "20 rows: total, ten classes, CV, MCD",
         {name: make_wide_audit(net, "fgsm-rs", "pgd20", "transfer") for name, net in DEFENCES.items()}
         | {
-            f"{name}, 2000 images": make_wide_audit(net, "cwinf", "nattack", data=Images("cifar10", per_class=200))
+            f"{name}, 2000 images": make_wide_audit(net, "cwinf", "nattack", data=ImageSet("cifar10", per_class=200))
             for name, net in DEFENCES.items()
         },
         (
@@ -224,7 +225,7 @@ EXHIBITS = (
         {
             kind: Measured(
                 network("mnist", method, ("coloured",), COLOURED),
-                Images("mnist", ("coloured",)),
+                ImageSet("mnist", ("coloured",)),
                 ("clean", "pgd40"),
                 COLOURED,
             )

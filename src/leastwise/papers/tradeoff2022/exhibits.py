@@ -1,8 +1,9 @@
 """Understanding the robustness-accuracy tradeoff by rethinking robust fairness (submitted to ICLR 2022, anonymous)."""
 
 from leastwise.data.classes import CIFAR10
+from leastwise.jobs.images import ImageSet
 from leastwise.papers.exhibit import BN, Exhibit
-from leastwise.papers.recipes import Images, Measured, Settings, Threat, Trained
+from leastwise.papers.recipes import Measured, Settings, Threat, Trained
 
 BIRD, CAR, CAT = 2, 1, 3
 THREAT = Threat(0.03125, 0.008)  # 8/256
@@ -31,7 +32,7 @@ def network(
 ) -> Trained:
     """A training as the paper sets it up."""
     return Trained(
-        Images("cifar10", change),
+        ImageSet("cifar10", change),
         arch,
         method,
         settings,
@@ -219,7 +220,7 @@ EXHIBITS = (
         {
             name: Measured(
                 Trained(
-                    Images("cifar10"),
+                    ImageSet("cifar10"),
                     arch,
                     "me-trades",
                     (("beta", 27.0), ("entropy", 1.0)),
@@ -231,7 +232,7 @@ EXHIBITS = (
                     schedule="cosine",
                     weight_decay=5e-4,
                 ),
-                Images("cifar10"),
+                ImageSet("cifar10"),
                 ("clean", "autoattack"),
                 LEADERBOARD,
             )

@@ -19,7 +19,7 @@ from rich.progress import (
 
 from leastwise.audit.auditor import AtMost, Meanwhile, Planned, Ready
 from leastwise.core.counts import Tally
-from leastwise.jobs.folder import Event
+from leastwise.jobs.events import JobEvent
 from leastwise.report.terminal.screen import say
 from leastwise.report.text import percent
 from leastwise.statistics.race import Round
@@ -33,12 +33,12 @@ ShowFraction = Callable[[float, str], None]  # fraction done, and a note
 
 
 @contextmanager
-def progress(console: Console, label: str, names: Sequence[str]) -> Iterator[Callable[[Event], None]]:
+def progress(console: Console, label: str, names: Sequence[str]) -> Iterator[Callable[[JobEvent], None]]:
     """A listener for the events of a training or an audit that shows how far it is and what it found so far."""
     shown = progress_bar(console, label) if console.is_terminal else progress_lines(console, label)
     with shown as show:
 
-        def watch(event: Event) -> None:
+        def watch(event: JobEvent) -> None:
             if isinstance(event, Epoch):
                 say(console, f"{label}: {epoch_text(event, names)}")
             elif isinstance(event, Ready):

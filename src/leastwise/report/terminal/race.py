@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from leastwise.audit.auditor import Ready
-from leastwise.jobs.folder import Event
+from leastwise.jobs.events import JobEvent
 from leastwise.report.terminal.progress import LINE_EVERY
 from leastwise.report.terminal.screen import say
 from leastwise.report.text import percent
@@ -18,12 +18,12 @@ FEW = 10  # classes that a sentence names
 
 
 @contextmanager
-def show_race(console: Console, names: Sequence[str]) -> Iterator[Callable[[Event], None]]:
+def show_race(console: Console, names: Sequence[str]) -> Iterator[Callable[[JobEvent], None]]:
     """A listener that says who leaves the race, and in between how many are in it. Nobody knows how long it takes."""
     said = time.monotonic()
     with console.status("race: preparing the model") as status:
 
-        def watch(event: Event) -> None:
+        def watch(event: JobEvent) -> None:
             nonlocal said
             if isinstance(event, Ready):
                 say(console, f"race: attacks use the model {event.prepared}")

@@ -1,0 +1,186 @@
+"""The audit driver: shards are attacked piece by piece, by whoever computes, and put together at the end.
+
+The verb and the Python function `audit` are this code. In a folder every piece is committed as it comes, so that an
+audit that is killed goes on where it was and ends with the same bytes; without one, everything stays in memory.
+"""
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from leastwise import __version__
+from leastwise.attacks.base import Attack
+from leastwise.audit.auditor import (
+    Auditor,
+    Ready,
+    at_most,
+    make_auditor,
+)
+from leastwise.audit.evidence import Evidence
+from leastwise.audit.evidence_file import EVIDENCE_FILE, load_evidence
+from leastwise.core.files import write_json
+from leastwise.core.memory import steady_memory
+from leastwise.core.recipe import to_plain_json
+from leastwise.data.dataset import Dataset
+from leastwise.jobs.events import ignore
+from leastwise.jobs.executor import LOCAL, AuditWork, Executor
+from leastwise.jobs.folder import (
+    CLOCK,
+    IMAGES,
+    MANIFEST,
+    SHARDS,
+    Clock,
+    FolderClaim,
+    claim_folder,
+    open_ledger,
+    read_claim,
+    write_run_facts,
+)
+from leastwise.jobs.shards import AuditListener, ShardCourse
+from leastwise.models.classifier import inference
+from leastwise.models.fast.prepare import Form
+
+MOST_THREADS = 4096  # more than any machine has: a manifest that says so was not written by us
+
+
+def audit(
+    model: nn.Module,
+    data: Dataset,
+    conditions: tuple[tuple[str, Attack], ...],
+    *,
+    out: Path | None = None,
+    seed: int = 0,
+    batch_size: int = 0,
+    device: str = "cpu",
+    listen: AuditListener = ignore,
+    form: Form | None = None,
+    force: bool = False,
+    executor: Executor = LOCAL,
+) -> Evidence:
+    """The evidence of all conditions on all examples. The model is moved to `device` and not changed otherwise.
+
+    With `out`, a folder, an interrupted audit goes on where it was when it is asked for again. `form` is how attacks
+    compute the model (`Form()`: as it is); without it the fastest is found where that pays.
+    """
+    auditor = make_auditor(model, data, conditions, seed=seed, batch_size=batch_size, device=device, force=force)
+    task = AuditTask(auditor, data, out, form=form)
+    if out is None:
+        return task.attack(listen, executor, CLOCK)
+    return load_evidence(task.run(listen, executor=executor))
+
+
+@dataclass(frozen=True, eq=False)
+class AuditTask:
+    """An audit that was checked as far as it can be before anything is written, and its folder.
+
+    `form` is how attacks compute the model; without it, the one in the folder's manifest or the fastest. With a budget,
+    in seconds, as many shards are attacked as fit into it, but at least one.
+    """
+
+    auditor: Auditor
+    data: Dataset
+    folder: Path | None
+    form: Form | None = None
+    budget: float | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)  # what a reader of the results wants to know besides
+    job: Mapping[str, Any] = field(default_factory=dict)  # what the claim says of the job that this is for
+
+    @property
+    def claim(self) -> FolderClaim:
+        recipe = self.auditor.recipe
+        facts = {"kind": "audit", "key": self.auditor.key, "leastwise": __version__, "recipe": to_plain_json(recipe)}
+        return facts | dict(self.job)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the classes."""
+        return self.data.names
+
+    @property
+    def evidence(self) -> Path:
+        """The file whose presence means that it is finished; written last, in one piece."""
+        assert self.folder is not None, "without a folder there is no file"
+        return self.folder / EVIDENCE_FILE
+
+    @property
+    def finished(self) -> bool:
+        """Whether it was done before. A result that leaves something out is enough for an audit with a budget."""
+        folder = self.evidence.parent
+        whole = self.budget is not None or not (folder / SHARDS).exists()
+        return whole and self.evidence.is_file() and read_claim(folder) == self.claim
+
+    def run(
+        self, listen: AuditListener = ignore, *, fresh: bool = False, executor: Executor = LOCAL, clock: Clock = CLOCK
+    ) -> Path:
+        """Attack in the folder, or find it done; what an interrupted audit committed is not attacked again."""
+        if self.finished and not fresh:
+            return self.evidence
+        folder, begun = self.evidence.parent, clock.seconds()
+        with claim_folder(folder, self.claim, fresh=fresh):
+            steady_memory()
+            found = self.attack(listen, executor, clock)
+            found.save(self.evidence)
+            if len(found.ids) == len(self.data):
+                shutil.rmtree(folder / SHARDS)
+            seconds = clock.seconds() - begun
+            write_run_facts(folder, seconds, clock=clock, device=self.auditor.device, about=self.about)
+        return self.evidence
+
+    def attack(self, listen: AuditListener = ignore, executor: Executor = LOCAL, clock: Clock = CLOCK) -> Evidence:
+        """Every condition on every shard, or on as many as the budget allows."""
+        with open_ledger(self.folder and self.folder / SHARDS) as ledger, inference(self.auditor.model):
+            work = settle_choices(self.auditor, self.data, self.folder, self.form, listen)
+            most = at_most(work.auditor, self.data, work.crafted_on)
+            listen(most)
+            course = ShardCourse(replace(work, seconds=most.seconds), executor, ledger, self.budget, listen, clock)
+            with executor.open_audit(course.work, course.hear) as session:
+                while True:
+                    course.submit_pieces(session)
+                    if not session.is_busy:
+                        break
+                    result = session.wait()
+                    course.submit_pieces(session)  # others go on while this process writes
+                    course.take(result)
+            return course.make_evidence()
+
+
+class Manifest(NamedTuple):
+    """The choices of an audit that are no part of its recipe."""
+
+    form: Form
+    batch_size: int
+    threads: int
+
+
+def settle_choices(
+    auditor: Auditor, data: Dataset, folder: Path | None, form: Form | None, listen: AuditListener
+) -> AuditWork:
+    """The choices that are no part of the recipe: made once, written down, and used again when an audit goes on."""
+    kept = None if folder is None else read_manifest(folder)
+    if kept is not None:
+        torch.set_num_threads(kept.threads)
+        prepared, batch_size = auditor.prepared(data, kept.form), kept.batch_size
+    else:
+        prepared, batch_size = auditor.prepared(data, form), auditor.batch_size
+        if folder is not None:
+            chosen = {"form": asdict(prepared.form), "gain": round(prepared.gain, 3)}
+            write_json(folder / MANIFEST, chosen | {"batch_size": batch_size, "threads": torch.get_num_threads()})
+    listen(Ready(prepared))
+    images = (folder or Path()) / IMAGES
+    return AuditWork(replace(auditor, batch_size=batch_size), data, prepared.form, prepared.model, images)
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """The choices of an interrupted audit, so that the rest is computed the same way."""
+    try:
+        kept = json.loads((folder / MANIFEST).read_text())
+        found = Manifest(Form(**kept["form"]), int(kept["batch_size"]), int(kept["threads"]))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return found if found.batch_size > 0 and 0 < found.threads <= MOST_THREADS else None
