@@ -54,7 +54,6 @@ TWICE_DEFINED = {
     "Front",
     "Heard",
     "Images",
-    "Keep",
     "Kept",
     "Passes",
     "Ready",

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from leastwise.attacks.base import Attack, BallAttack, Keep, Outcome, Passes, make_outcome
+from leastwise.attacks.base import Attack, BallAttack, Outcome, Passes, make_outcome
+from leastwise.attacks.choices import Keep
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Ball, Linf
 from leastwise.core.noise import Noise

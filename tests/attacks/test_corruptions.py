@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from leastwise.attacks.base import BROKEN, NEVER, Keep
+from leastwise.attacks.base import BROKEN, NEVER
+from leastwise.attacks.choices import Keep
 from leastwise.attacks.corruptions import Corrupted, NoiseKind, RandomNoise, draw_point
 from leastwise.attacks.threats import L1, L2, Ball, Linf
 from leastwise.core.losses import margin

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from leastwise.attacks.apgd.apgd import APGD
-from leastwise.attacks.base import BROKEN, FINE, FLAT, NEVER, Attack, Keep
+from leastwise.attacks.base import BROKEN, FINE, FLAT, NEVER, Attack
+from leastwise.attacks.choices import Keep
 from leastwise.attacks.clean import Clean
 from leastwise.attacks.combine import Cascade, Grid, Restarts
 from leastwise.attacks.fab.fab import FAB

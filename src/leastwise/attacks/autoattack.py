@@ -11,7 +11,8 @@ Order, budgets and schedules are the reference's; every gradient attack takes 10
 from typing import Literal, get_args
 
 from leastwise.attacks.apgd.apgd import APGD
-from leastwise.attacks.base import Attack, Keep
+from leastwise.attacks.base import Attack
+from leastwise.attacks.choices import Keep
 from leastwise.attacks.combine import Cascade
 from leastwise.attacks.fab.fab import FAB
 from leastwise.attacks.goals import AUTOATTACK_TARGETS, CE, DLR

@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
 
+from leastwise.attacks.choices import Keep
 from leastwise.attacks.codes import BROKEN as BROKEN
 from leastwise.attacks.codes import FINE as FINE
 from leastwise.attacks.codes import FLAT as FLAT
@@ -26,7 +27,6 @@ from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Logits, Mask
 from leastwise.models.classifier import inference
 
-Keep = Literal["last", "fooled"]  # run to the end; or let examples leave at their first misclassified point
 ModelAccess = Literal["gradients", "queries", "nothing"]  # what an attack asks of the attacked model, beside a verdict
 
 

@@ -7,18 +7,8 @@ import torch
 from torch import nn
 
 from leastwise.attacks.active_set import ask, pick_rows, rows_of
-from leastwise.attacks.base import (
-    BROKEN,
-    FINE,
-    NEVER,
-    Attack,
-    BallAttack,
-    Keep,
-    ModelAccess,
-    Outcome,
-    Passes,
-    make_outcome,
-)
+from leastwise.attacks.base import BROKEN, FINE, NEVER, Attack, BallAttack, ModelAccess, Outcome, Passes, make_outcome
+from leastwise.attacks.choices import Keep
 from leastwise.attacks.goals import is_mistaken
 from leastwise.attacks.naming import NUMBER, AttackName
 from leastwise.attacks.threats import Ball, Radius, column

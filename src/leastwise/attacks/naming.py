@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from leastwise.attacks.base import Attack, Keep
+from leastwise.attacks.base import Attack
+from leastwise.attacks.choices import Keep
 from leastwise.attacks.surrogate import Surrogate, refuse_surrogate
 from leastwise.attacks.threats import L2, Ball, Linf
 

@@ -26,7 +26,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from leastwise.attacks.active_set import ask, pick_rows, rows_of
-from leastwise.attacks.base import BROKEN, NEVER, GoalAttack, Keep, ModelAccess, Outcome, Passes, make_outcome
+from leastwise.attacks.base import BROKEN, NEVER, GoalAttack, ModelAccess, Outcome, Passes, make_outcome
+from leastwise.attacks.choices import Keep
 from leastwise.attacks.goals import Goal, Margin
 from leastwise.attacks.naming import NUMBER, AttackName
 from leastwise.attacks.threats import Ball, Linf

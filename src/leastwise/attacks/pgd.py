@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from leastwise.attacks.active_set import Slope, ask, pick_rows, rows_of, slope
-from leastwise.attacks.base import BROKEN, NEVER, GoalAttack, Keep, Outcome, Passes, make_outcome
+from leastwise.attacks.base import BROKEN, NEVER, GoalAttack, Outcome, Passes, make_outcome
+from leastwise.attacks.choices import Keep
 from leastwise.attacks.combine import Grid, Restarts
 from leastwise.attacks.goals import CE, KL, Goal, Margin, Toward
 from leastwise.attacks.naming import NUMBER, AttackName, Threat

@@ -26,7 +26,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from leastwise.attacks.active_set import ask, pick_rows, rows_of
-from leastwise.attacks.base import BROKEN, FINE, NEVER, GoalAttack, Keep, ModelAccess, Outcome, Passes, make_outcome
+from leastwise.attacks.base import BROKEN, FINE, NEVER, GoalAttack, ModelAccess, Outcome, Passes, make_outcome
+from leastwise.attacks.choices import Keep
 from leastwise.attacks.goals import Goal, Margin
 from leastwise.attacks.naming import NUMBER, AttackName
 from leastwise.attacks.threats import L2, Ball, Linf, column

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from leastwise.cli.options import Norm, chosen_device, loaded, threat_of, use_data_dir
+from leastwise.attacks.choices import Norm
+from leastwise.cli.options import chosen_device, loaded, threat_of, use_data_dir
 from leastwise.report.terminal.screen import Screen, say
 from leastwise.training.choices import CalibrationRule
 

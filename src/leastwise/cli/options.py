@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import tyro
 from rich.console import Console
 
+from leastwise.attacks.choices import Keep, Norm
 from leastwise.core.parsing import parse_number, parse_numbers, parse_seconds
 from leastwise.core.text import first_line
 
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
     from leastwise.data.dataset import Dataset
     from leastwise.jobs.executor import Executor
     from leastwise.models.classifier import Classifier
-
-# Spelled out again here, because their homes import torch.
-Keep = Literal["fooled", "last"]
-Norm = Literal["linf", "l2", "l1"]
 
 
 def threat_of(norm: str, eps: str, step: str, keep: Keep = "fooled") -> "Threat":

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from leastwise.cli.options import Norm, chosen_device, sized, threat_of, use_data_dir
+from leastwise.attacks.choices import Norm
+from leastwise.cli.options import chosen_device, sized, threat_of, use_data_dir
 from leastwise.core.parsing import parse_number, parse_numbers
 from leastwise.report.terminal.screen import Screen
 from leastwise.training.choices import CraftMode, Precision, SelectionRule

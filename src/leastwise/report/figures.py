@@ -9,7 +9,17 @@ from jaxtyping import Float
 from leastwise.audit.evidence import Evidence
 from leastwise.data.classes import Groups
 from leastwise.insight.confusion import count_confusions
-from leastwise.report.charts.bars import Bar, DifferenceBar, Line, Spec, bars, curves, deviations, differences, ranks
+from leastwise.report.charts.bars import (
+    Bar,
+    DifferenceBar,
+    Line,
+    Spec,
+    bar_chart,
+    curve_chart,
+    deviation_chart,
+    difference_chart,
+    rank_chart,
+)
 from leastwise.report.charts.heatmap import HeatmapStyle, heatmap
 from leastwise.report.class_changes import ClassChange
 from leastwise.report.security_curves import Curve, clean_conditions, radius_text
@@ -84,7 +94,7 @@ def accuracy_figures(evidence: Evidence, order: Sequence[int]) -> list[Figure]:
     for condition in evidence.conditions:
         rows, overall = class_bars(evidence, condition, order), 100 * evidence.tally(condition).overall
         about = f"Accuracy of each class under {condition} with 95 % intervals; overall {overall:.1f} %."
-        made.append(Figure(condition, f"{overall:.1f} % overall", bars(shorten_bars(rows), overall, about)))
+        made.append(Figure(condition, f"{overall:.1f} % overall", bar_chart(shorten_bars(rows), overall, about)))
     return made
 
 
@@ -97,7 +107,7 @@ def rank_figures(evidence: Evidence) -> list[Figure]:
         below = sum(1 for row in rows if (row.value or 0.0) < 50)
         about = f"Accuracy of all {len(rows):,} classes under {condition}, weakest first."
         told = f"{below:,} of {len(rows):,} classes are below 50 %"
-        made.append(Figure(condition, told, ranks(rows, overall, about)))
+        made.append(Figure(condition, told, rank_chart(rows, overall, about)))
     return made
 
 
@@ -110,7 +120,7 @@ def group_figures(evidence: Evidence, condition: str) -> list[Figure]:
         rows = sorted(group_bars(evidence, name), key=lambda row: place[row.name])
         overall = 100 * evidence.tally(name).overall
         about = f"Accuracy of each superclass under {name} with 95 % intervals."
-        made.append(Figure(name, f"{overall:.1f} % overall", bars(shorten_bars(rows), overall, about)))
+        made.append(Figure(name, f"{overall:.1f} % overall", bar_chart(shorten_bars(rows), overall, about)))
     return made
 
 
@@ -137,7 +147,7 @@ def deviation_figures(evidence: Evidence, conditions: Sequence[str], order: Sequ
         rows = [Bar(evidence.names[c], deviation[c]) for c in order]
         about = f"Class accuracy minus overall accuracy under {condition}, in points."
         told = f"from {min(deviation[c] for c in order):+.1f} to {max(deviation[c] for c in order):+.1f} points"
-        made.append(Figure(condition, told.replace("-", "−"), deviations(shorten_bars(rows), about)))
+        made.append(Figure(condition, told.replace("-", "−"), deviation_chart(shorten_bars(rows), about)))
     return made
 
 
@@ -235,7 +245,7 @@ def curve_figure(evidence: Evidence, curve: Curve) -> Figure:
     )
     others = "all other classes" if len(order) <= MANY else f"the {END} weakest and {END} strongest classes"
     told = f"named at eps = {radius_text(eps[at], curve.norm)}, where the classes differ most; thin lines are {others}"
-    return Figure(f"Security curves of {curve.attack}", told, curves(lines, curve.norm, about), key)
+    return Figure(f"Security curves of {curve.attack}", told, curve_chart(lines, curve.norm, about), key)
 
 
 def change_figure(changes: Sequence[ClassChange], condition: str, names: tuple[str, str]) -> Figure:
@@ -257,4 +267,4 @@ def change_figure(changes: Sequence[ClassChange], condition: str, names: tuple[s
         rows = [*rows[:END], DifferenceBar(f"… {len(rows) - 2 * END:,} more …", None), *rows[-END:]]
     about = f"Change in accuracy of each class under {condition} from {names[0]} to {names[1]}, with 95 % intervals."
     told = f"significantly better: {up:,}; significantly worse: {down:,}; undecided: {len(changes) - up - down:,}"
-    return Figure(condition, told, differences(rows, about))
+    return Figure(condition, told, difference_chart(rows, about))

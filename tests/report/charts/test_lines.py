@@ -1,7 +1,7 @@
 """Axes and legends of charts with several series."""
 
 from leastwise.report.charts.bars import whole_ticks
-from leastwise.report.charts.lines import COLOURS, DASHES, Axes, Series, lines, ticks_at
+from leastwise.report.charts.lines import COLOURS, DASHES, Axes, Series, line_chart, ticks_at
 
 
 def epochs(last: int) -> tuple[float, ...]:
@@ -18,9 +18,11 @@ def test_ticks_are_whole_numbers_or_where_points_are() -> None:
 
 
 def test_a_series_may_bring_its_colour_and_dashes() -> None:
-    made = lines([Series("x", (1.0,), (1.0,), (3, 1)), Series("y", (1.0,), (1.0,), (3, 0))], Axes("", ""), "")
+    made = line_chart([Series("x", (1.0,), (1.0,), (3, 1)), Series("y", (1.0,), (1.0,), (3, 0))], Axes("", ""), "")
     line = made["layer"][0]["encoding"]
     assert line["color"]["scale"]["range"] == [COLOURS[3]] * 2
     assert line["strokeDash"]["scale"]["range"] == [DASHES[1], DASHES[0]]
-    usual = lines([Series("x", (1.0,), (1.0,)), Series("y", (1.0,), (1.0,))], Axes("", ""), "")["layer"][0]["encoding"]
+    usual = line_chart([Series("x", (1.0,), (1.0,)), Series("y", (1.0,), (1.0,))], Axes("", ""), "")["layer"][0][
+        "encoding"
+    ]
     assert usual["color"]["scale"]["range"] == COLOURS[:2]

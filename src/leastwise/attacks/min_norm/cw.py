@@ -12,7 +12,8 @@ from typing import ClassVar
 
 import torch
 
-from leastwise.attacks.base import Keep, Passes
+from leastwise.attacks.base import Passes
+from leastwise.attacks.choices import Keep
 from leastwise.attacks.min_norm.cw_search import CarliniWagner, Descent, restart_adam, take_next_c
 from leastwise.attacks.min_norm.search import (
     check_search,

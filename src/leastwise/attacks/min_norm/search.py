@@ -8,7 +8,8 @@ from typing import NamedTuple, get_args
 import torch
 from torch import nn
 
-from leastwise.attacks.base import NEVER, BallAttack, Keep, Outcome, make_outcome
+from leastwise.attacks.base import NEVER, BallAttack, Outcome, make_outcome
+from leastwise.attacks.choices import Keep
 from leastwise.attacks.goals import Goal, Margin, TargetedMargin
 from leastwise.attacks.threats import Ball
 from leastwise.core.noise import Noise

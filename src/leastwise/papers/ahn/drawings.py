@@ -34,7 +34,7 @@ from leastwise.papers.drawing.values import (
     worst,
 )
 from leastwise.papers.results import MissingResult
-from leastwise.report.charts.lines import Axes, Series, lines
+from leastwise.report.charts.lines import Axes, Series, line_chart
 from leastwise.report.figures import Figure
 from leastwise.statistics.accuracies import class_deviation
 
@@ -66,7 +66,7 @@ def sweep_figure(
             x, y = sweep_statistic(inputs, name, begin, statistic)
             series.append(Series(f"{name}, {what}" if len(kinds) > 1 else name, y, x))
     series = [one for one in series if one.x]
-    return Figure(title, "", lines(series, Axes(EPS, up, lowest=0.0), f"{title} over the radius of training."))
+    return Figure(title, "", line_chart(series, Axes(EPS, up, lowest=0.0), f"{title} over the radius of training."))
 
 
 def fig1(inputs: DrawingInput) -> ExhibitDrawing:
@@ -126,7 +126,7 @@ def class_sweep(inputs: DrawingInput, c: int) -> tuple[Figure, ...]:
         title = f"{names[c]}, {what} test accuracy"
         told = "" if rule is None else f"dashed: the clean network, {level[0]:.1f} %"
         axes = Axes(EPS, "accuracy in %", 0.0, 100.0, rule)
-        made.append(Figure(title, told, lines(series, axes, f"{title} over the radius of training.")))
+        made.append(Figure(title, told, line_chart(series, axes, f"{title} over the radius of training.")))
     return tuple(made)
 
 
@@ -209,7 +209,7 @@ def draw_while_training(inputs: DrawingInput, kinds: Sequence[str]) -> ExhibitDr
                 title = f"{class_name(inputs, c)}, {what} training accuracy"
                 axes = Axes("epoch", "accuracy in %", 0.0, 100.0)
                 told = STYLES if any(one.style for one in series) else ""
-                panels.append(Figure(title, told, lines(series, axes, f"{title} over the epochs.", height=280)))
+                panels.append(Figure(title, told, line_chart(series, axes, f"{title} over the epochs.", height=280)))
     return ExhibitDrawing(panels=tuple(panels), notes=notes, pairs=len(kinds) > 1)
 
 

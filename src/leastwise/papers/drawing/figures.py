@@ -17,9 +17,9 @@ from leastwise.papers.drawing.inputs import DrawingInput, NotShown, class_names,
 from leastwise.papers.recipes import Measured
 from leastwise.papers.results import AuditedCondition, MissingResult
 from leastwise.report.charts import bars as charts
-from leastwise.report.charts.bars import Bar, Line, class_lines, deviations
+from leastwise.report.charts.bars import Bar, Line, class_line_chart, deviation_chart
 from leastwise.report.charts.heatmap import NAMED, HeatmapStyle, heatmap
-from leastwise.report.charts.lines import TICKS, Axes, Series, grouped_bars, lines
+from leastwise.report.charts.lines import TICKS, Axes, Series, grouped_bar_chart, line_chart
 from leastwise.report.figures import CELL, LABELS, LARGEST, MANY, Figure, class_bars, order_by_group, shorten_bars
 
 ENDS = 3  # weakest and strongest classes that a bundle of lines names
@@ -45,7 +45,9 @@ def accuracy_panel(inputs: DrawingInput, audited: AuditedCondition, title: str) 
     total = 100 * evidence.tally(name).overall
     about = f"Accuracy of each class: {title}, with 95 % intervals."
     rows = shorten_bars(class_bars(evidence, name, order))
-    return Figure(title, f"{total:.1f} % overall (dashed), {describe_condition(name)}", charts.bars(rows, total, about))
+    return Figure(
+        title, f"{total:.1f} % overall (dashed), {describe_condition(name)}", charts.bar_chart(rows, total, about)
+    )
 
 
 def deviation_panel(inputs: DrawingInput, audited: AuditedCondition, title: str) -> Figure:
@@ -56,7 +58,7 @@ def deviation_panel(inputs: DrawingInput, audited: AuditedCondition, title: str)
     rows = [Bar(evidence.names[c], deviation[c]) for c in classes_with_images(evidence, name)]
     about = f"Class accuracy minus overall accuracy: {title}, in points."
     told = f"minus {100 * tally.overall:.1f} % overall, {describe_condition(name)}"
-    return Figure(title, told, deviations(shorten_bars(rows), about))
+    return Figure(title, told, deviation_chart(shorten_bars(rows), about))
 
 
 def classes_with_images(evidence: Evidence, name: str) -> list[int]:
@@ -89,9 +91,9 @@ def deviation_figure(
     about = f"Class accuracy minus the mean of the classes, {title}."
     few = len(keep) <= TICKS
     spec = (
-        grouped_bars(series, labels, axes, about=about, height=280)
+        grouped_bar_chart(series, labels, axes, about=about, height=280)
         if few
-        else lines(series, axes, about, categories=labels, height=280)
+        else line_chart(series, axes, about, categories=labels, height=280)
     )
     return Figure(
         f"Deviations, {title}", f"{plural(len(series), what)}, {plural(len(keep), 'class', 'classes')}", spec, least=520
@@ -258,7 +260,9 @@ def epoch_figure(
         ("◆ dashed", "mean of these classes"),
         ("■ strongest", ", ".join(names[c] for c in reversed(order[len(order) - few :]))),
     )
-    spec = class_lines(drawn, "epoch", "epoch", about=f"{title}: accuracy of each class over the epochs.", band=band)
+    spec = class_line_chart(
+        drawn, "epoch", "epoch", about=f"{title}: accuracy of each class over the epochs.", band=band
+    )
     return Figure(title, f"{told}; {len(shown)} classes", spec, key)
 
 
@@ -273,7 +277,7 @@ def class_line_figure(
     """A line per model over the classes."""
     labels = inputs.labels(names)
     made = [Series(role, tuple(values.tolist())) for role, values in series.items()]
-    spec = lines(made, Axes("class", up, digits=digits), f"{title}, class by class.", categories=labels)
+    spec = line_chart(made, Axes("class", up, digits=digits), f"{title}, class by class.", categories=labels)
     return Figure(title, "", spec)
 
 
@@ -293,7 +297,7 @@ def group_ranking_figure(tallies: Sequence[Tally], evidence: Evidence, title: st
     ]
     total = 100 * float(np.mean([tally.overall for tally in tallies]))
     about = f"Superclasses by accuracy: {title}. Whiskers reach from the worst to the best class of each."
-    return Figure(title, told, charts.bars(rows, total, about))
+    return Figure(title, told, charts.bar_chart(rows, total, about))
 
 
 def logit_similarity_figure(inputs: DrawingInput, audited: AuditedCondition, title: str) -> Figure:

@@ -17,7 +17,7 @@ from leastwise.papers.results import MissingResult
 from leastwise.papers.scales import scale
 from leastwise.papers.tian2021.exhibits import ALL_SIX, BETAS_OF_DOG, CAT, DOG, WITHOUT_CLASS, shown_classes
 from leastwise.papers.tian2021.tables import TITLES, of_few_classes, table1, table2, table3, table4, table5
-from leastwise.report.charts.lines import Axes, Series, grouped_bars
+from leastwise.report.charts.lines import Axes, Series, grouped_bar_chart
 from leastwise.report.figures import Figure
 
 NAN = float("nan")
@@ -54,7 +54,7 @@ def fig3a(inputs: DrawingInput) -> ExhibitDrawing:
     names = next(iter(audits.values()))[0].names
     series = [Series(role, tuple(row.tolist())) for role, row in found.items()]
     about = "Class-wise variance of confidence of each defence."
-    spec = grouped_bars(
+    spec = grouped_bar_chart(
         series, inputs.labels(names), Axes("class", "CVC", lowest=0.0, digits=4), about=about, height=280
     )
     most = (len(names) - 1) / len(names) ** 2
@@ -103,7 +103,7 @@ def fig3bcd(inputs: DrawingInput) -> ExhibitDrawing:
             title = f"Image {picture.id} after {step} step{'s' if step != '1' else ''}"
             axes = Axes("class", "confidence", 0.0, 1.0, digits=3)
             panels.append(
-                Figure(title, "", grouped_bars(series, labels, axes, about=f"{title}: confidence in each class."))
+                Figure(title, "", grouped_bar_chart(series, labels, axes, about=f"{title}: confidence in each class."))
             )
     return ExhibitDrawing(panels=tuple(panels))
 

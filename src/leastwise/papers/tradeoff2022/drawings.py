@@ -25,8 +25,8 @@ from leastwise.papers.drawing.values import class_accuracy, compute_cell, overal
 from leastwise.papers.results import AuditedCondition, MissingResult
 from leastwise.papers.tradeoff2022.exhibits import BIRD, CAR, CAT, OTHERS
 from leastwise.papers.tradeoff2022.tables import draw_averages, table1, table4, table5
-from leastwise.report.charts.bars import Bar, deviations
-from leastwise.report.charts.lines import Axes, Point, Series, lines, scatter
+from leastwise.report.charts.bars import Bar, deviation_chart
+from leastwise.report.charts.lines import Axes, Point, Series, line_chart, scatter_chart
 from leastwise.report.figures import Figure
 
 NAN = float("nan")
@@ -85,7 +85,7 @@ def fig1c(inputs: DrawingInput) -> ExhibitDrawing:
     if not rows:
         return ExhibitDrawing(ours=ours, notes=(*notes, f"Not shown: {NO_FALL}."))
     title = "Share of each class in the fall of natural accuracy"
-    spec = deviations(rows, f"{title}, in percent.", "share in %")
+    spec = deviation_chart(rows, f"{title}, in percent.", "share in %")
     return ExhibitDrawing((Figure(title, "from ST to PGD-AT; shares add up to 100 %", spec),), ours=ours, notes=notes)
 
 
@@ -125,7 +125,7 @@ def plane_figure(inputs: DrawingInput, role: str, title: str) -> Figure:
         Point(float(found.plane[i, 0]), float(found.plane[i, 1]), labels[int(found.evidence.labels[i])]) for i in rows
     ]
     told = f"at most {PER_CLASS} test images of a class"
-    spec = scatter(drawn, Axes("first feature", "second feature"), f"{title}: features of the test images.")
+    spec = scatter_chart(drawn, Axes("first feature", "second feature"), f"{title}: features of the test images.")
     return Figure(title, told, spec)
 
 
@@ -212,7 +212,7 @@ def fig5(inputs: DrawingInput) -> ExhibitDrawing:
         series.append(Series("similarity to cat × 50", tuple(50 * float(similar[c]) for c in order)))
         title = f"{method}: errors of telling {inputs.label(names, cat)} from each other class"
         axes = Axes("other class, least similar to it first", "error in %", lowest=0.0)
-        panels.append(Figure(title, "", lines(series, axes, f"{title}.", categories=labels)))
+        panels.append(Figure(title, "", line_chart(series, axes, f"{title}.", categories=labels)))
     return ExhibitDrawing(tuple(panels), ours=ours, notes=tuple(dict.fromkeys(notes)))
 
 
@@ -250,7 +250,7 @@ def fig7(inputs: DrawingInput) -> ExhibitDrawing:
     if series:
         axes = Axes("epoch", "entropy in nats", lowest=0.0, rule=(most, "ln k, the most there can be"), digits=3)
         told = f"dashed: ln k = {most:.3f}, the most there can be"
-        panels = (Figure("Mean entropy on test images", told, lines(series, axes, "Entropy over the epochs.")),)
+        panels = (Figure("Mean entropy on test images", told, line_chart(series, axes, "Entropy over the epochs.")),)
     classes = class_entropies(inputs)
     every: tuple[Note, ...] = tuple(dict.fromkeys((*explain_missing(lacking), *notes)))
     return ExhibitDrawing(panels + classes, ours=ours, notes=every, units=ENTROPY_UNITS)

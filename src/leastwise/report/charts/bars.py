@@ -95,7 +95,7 @@ def bar_tooltip(row: Bar) -> str:
     return "" if row.value is None else f"{row.value:.1f} % [{row.low:.1f}, {row.high:.1f}], {row.n:,} images"
 
 
-def bars(rows: Sequence[Bar], overall: float, about: str) -> Spec:
+def bar_chart(rows: Sequence[Bar], overall: float, about: str) -> Spec:
     """Horizontal bars with intervals, the number at the right edge, and a dashed line at the overall accuracy."""
     step = row_height(rows)
     values = [
@@ -136,7 +136,7 @@ def bars(rows: Sequence[Bar], overall: float, about: str) -> Spec:
     return finish_chart(layers, values, height=step * len(rows), about=about)
 
 
-def deviations(rows: Sequence[Bar], about: str, title: str = "points from overall accuracy") -> Spec:
+def deviation_chart(rows: Sequence[Bar], about: str, title: str = "points from overall accuracy") -> Spec:
     """Class accuracy minus overall accuracy (Benz): bars to the left are classes that are worse off."""
     step = row_height(rows)
     reach = max((abs(row.value) for row in rows if row.value is not None), default=1.0)
@@ -169,7 +169,7 @@ def deviations(rows: Sequence[Bar], about: str, title: str = "points from overal
     return finish_chart(layers, values, height=step * len(rows), about=about)
 
 
-def ranks(rows: Sequence[Bar], overall: float, about: str) -> Spec:
+def rank_chart(rows: Sequence[Bar], overall: float, about: str) -> Spec:
     """All classes from the weakest to the strongest in one line, with the interval as a band."""
     # One row of lists that the browser unfolds: a third of the bytes of a thousand rows.
     kept = [row for row in rows if row.value is not None]
@@ -218,12 +218,12 @@ class Line:
     kind: str  # "weak", "strong", "overall" or "other"
 
 
-def curves(lines: Sequence[Line], norm: str, about: str) -> Spec:
+def curve_chart(lines: Sequence[Line], norm: str, about: str) -> Spec:
     """Security curves: how accuracy falls as the attacker may change more."""
     pixels = norm == "Linf"
     scaled = [replace(line, eps=tuple(round(255 * e, 3) for e in line.eps)) if pixels else line for line in lines]
     title = "largest change of a pixel, in 1/255" if pixels else f"largest {norm} distance"
-    return class_lines(scaled, title, "eps × 255" if pixels else "eps", about=about)
+    return class_line_chart(scaled, title, "eps × 255" if pixels else "eps", about=about)
 
 
 def whole_ticks(steps: Sequence[float], most: int = 8) -> list[int]:
@@ -233,7 +233,7 @@ def whole_ticks(steps: Sequence[float], most: int = 8) -> list[int]:
     return list(range(apart, last + 1, apart))
 
 
-def class_lines(lines: Sequence[Line], title: str, short: str, *, about: str, band: bool = False) -> Spec:
+def class_line_chart(lines: Sequence[Line], title: str, short: str, *, about: str, band: bool = False) -> Spec:
     """Accuracy of classes over some number; `band` shades what lies between the best and the worst of them."""
     values = [
         {"name": line.name, "eps": e, "value": round_value(a), "kind": line.kind}
@@ -292,7 +292,7 @@ class DifferenceBar:
     p: float = 1.0
 
 
-def differences(rows: Sequence[DifferenceBar], about: str) -> Spec:
+def difference_chart(rows: Sequence[DifferenceBar], about: str) -> Spec:
     """Changes with their intervals around a line at 0; filled where chance does not explain them."""
     step = row_height(rows)
     values = [

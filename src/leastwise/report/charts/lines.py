@@ -130,7 +130,7 @@ def ticks_at(series: Sequence[Series]) -> dict[str, Any]:
     return {"values": whole_ticks(places)} if all(x == int(x) for x in places) else {}
 
 
-def lines(
+def line_chart(
     series: Sequence[Series], axes: Axes, about: str, *, categories: Sequence[str] = (), height: int = 240
 ) -> Spec:
     """A line per series over numbers, or over categories."""
@@ -161,7 +161,7 @@ def lines(
     )
 
 
-def grouped_bars(
+def grouped_bar_chart(
     series: Sequence[Series], categories: Sequence[str], axes: Axes, *, about: str, height: int = 240
 ) -> Spec:
     """Bars of several series beside each other in each category."""
@@ -189,7 +189,7 @@ class Point:
     label: str = ""  # written beside it
 
 
-def scatter(given: Sequence[Point], axes: Axes, about: str, *, height: int = 300, size: int = 14) -> Spec:
+def scatter_chart(given: Sequence[Point], axes: Axes, about: str, *, height: int = 300, size: int = 14) -> Spec:
     """Points in a plane, coloured and shaped by their group."""
     groups = list(dict.fromkeys(point.group for point in given))
     apart = series_channels(groups)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from leastwise.report.charts.heatmap import HeatmapStyle, heatmap
-from leastwise.report.charts.lines import TICKS, Axes, Point, Series, grouped_bars, lines, scatter
+from leastwise.report.charts.lines import TICKS, Axes, Point, Series, grouped_bar_chart, line_chart, scatter_chart
 from leastwise.report.explain.facts import ExplainFacts, with_nans
 from leastwise.report.explain.sentences import format_signed
 from leastwise.report.figures import CELL, LABELS, Figure
@@ -42,7 +42,9 @@ def class_figures(made: ExplainFacts) -> list[Figure]:
             told = f"rank correlation {value} [{low}, {high}]"
         axes = Axes(f"accuracy under {base}, %", f"accuracy under {condition}, %")
         about = f"Each class: accuracy under {base} and under {condition}."
-        found.append(Figure("Clean difficulty and robustness", told, scatter(dots, axes, about, height=260, size=50)))
+        found.append(
+            Figure("Clean difficulty and robustness", told, scatter_chart(dots, axes, about, height=260, size=50))
+        )
     found.append(
         ranking_figure(made, made["in_flow"], "Where mistakes end", up=f"share of all mistakes under {condition}, %")
     )
@@ -84,7 +86,7 @@ def ranking_figure(made: ExplainFacts, values: Sequence[float | None], title: st
     names = [made["classes"][c] for c in order]
     series = Series("share", tuple(100 * (values[c] or 0.0) for c in order))
     told = f"the {len(order)} largest of {len(known):,}" if len(known) > len(order) else "largest first"
-    return Figure(title, told, grouped_bars([series], names, Axes("class", up), about=f"{title}, largest first."))
+    return Figure(title, told, grouped_bar_chart([series], names, Axes("class", up), about=f"{title}, largest first."))
 
 
 def class_lines_figure(
@@ -98,7 +100,7 @@ def class_lines_figure(
     names = [made["classes"][c] for c in order]
     across = "classes, weakest under attack first" if len(order) > TICKS else "class, weakest under attack first"
     return Figure(
-        title, "", lines(drawn, Axes(across, up, digits=digits), f"{title}, class by class.", categories=names)
+        title, "", line_chart(drawn, Axes(across, up, digits=digits), f"{title}, class by class.", categories=names)
     )
 
 
@@ -110,7 +112,9 @@ def map_figures(made: ExplainFacts) -> list[Figure]:
         dots = [Point(x, y, names[int(c)]) for x, y, c in made["plane"]]
         title = "Features in the plane where the class means lie farthest apart"
         axes = Axes("first direction", "second direction")
-        found.append(Figure(title, "some images of each class", scatter(dots, axes, f"{title}.", height=360, size=16)))
+        found.append(
+            Figure(title, "some images of each class", scatter_chart(dots, axes, f"{title}.", height=360, size=16))
+        )
     if made["logit_similarity"] is not None and len(order) <= LARGEST:
         matrix = np.array([with_nans(row) for row in made["logit_similarity"]])
         if not np.isnan(matrix).all():

@@ -1,0 +1,6 @@
+"""Choices that an attack names by a word. Nothing here imports torch: the command line shows them at once."""
+
+from typing import Literal
+
+Keep = Literal["fooled", "last"]  # let examples leave at their first misclassified point; or run to the end
+Norm = Literal["linf", "l2", "l1"]  # how far an attack goes is measured in it
