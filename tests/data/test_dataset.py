@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from leastwise.cli.options import chosen_device
+from leastwise.cli.options import choose_device
 from leastwise.data.dataset import Dataset
 from leastwise.data.loading import load
 from leastwise.data.readers.arrays import read_npz
@@ -145,10 +145,10 @@ def test_channels_first_images_four_pixels_wide_are_no_alpha_channel() -> None:
 def test_too_many_threads_are_refused() -> None:
     most = 4 * (os.cpu_count() or 1)
     with pytest.raises(ValueError, match=f"threads may be {most} at most on this machine, but saw 100000"):
-        chosen_device("cpu", 100_000)
+        choose_device("cpu", 100_000)
     with pytest.raises(ValueError, match="1 or more"):
-        chosen_device("cpu", -1)
-    assert chosen_device("cpu", 1) == "cpu" and torch.get_num_threads() == 1
+        choose_device("cpu", -1)
+    assert choose_device("cpu", 1) == "cpu" and torch.get_num_threads() == 1
 
 
 def test_unknown_names_splits_and_files_are_refused(tmp_path: Path) -> None:

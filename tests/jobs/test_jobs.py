@@ -11,12 +11,12 @@ import torch
 from leastwise.attacks.clean import Clean
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Linf
+from leastwise.audit.evidence import SUMMARY_FILE
 from leastwise.audit.evidence_file import load_evidence
 from leastwise.core.recipe import recipe_key
 from leastwise.data.dataset import Dataset
 from leastwise.data.loading import load
 from leastwise.jobs.audit_task import AuditTask
-from leastwise.jobs.folder import SUMMARY
 from leastwise.jobs.images import ImageSet
 from leastwise.jobs.job import AuditJob, TrainJob
 from leastwise.jobs.schedule import JobRunner
@@ -169,9 +169,9 @@ def test_an_audit_does_not_move_into_a_trainings_folder(tmp_path: Path) -> None:
     first = audit_of(check, tmp_path / "a", tmp_path / "m")
     second = audit_of(replace(check, seed=1), tmp_path / "a", tmp_path / "m")
     one = first.run().read_bytes()
-    (tmp_path / "a" / SUMMARY).write_text("of the first")
+    (tmp_path / "a" / SUMMARY_FILE).write_text("of the first")
     assert one != second.run().read_bytes()  # an audit is cheap: a new one takes its place
-    assert not (tmp_path / "a" / SUMMARY).exists()
+    assert not (tmp_path / "a" / SUMMARY_FILE).exists()
     assert not first.finished and second.finished
 
 

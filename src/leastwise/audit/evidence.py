@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from leastwise.core.counts import ClassFrame, Tally
 
 SCHEMA = 4  # 2: trouble, each; 3: rounded; 4: reached
-SUMMARY_FILE = "summary.json"  # made from the evidence by the report
+SUMMARY_FILE = "summary.json"  # made from the evidence by the report, and never left beside another audit's
 MOST_NAMED = 5  # classes that a sentence names
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from leastwise.cli.options import ExecutorOptions, TargetOptions, echo, threat_of
+from leastwise.cli.options import ExecutorOptions, TargetOptions, echo, make_threat
 from leastwise.core.parsing import parse_seconds
 from leastwise.report.terminal.screen import Screen
 
@@ -44,16 +44,16 @@ class Audit:
         where.check()
         radii = [radius.strip() for radius in self.eps.split(",")]
         for radius in radii[1:]:  # the first is looked at below
-            threat_of(target.norm, radius, target.step)
+            make_threat(target.norm, radius, target.step)
         budget = parse_seconds(self.time_budget)
         console = Screen()
         model, data, threat, device = target.ready(console, radii[0], self.attack, where.threads(target.threads))
         from leastwise.attacks.registry import make_attacks, repeat_over_radii
         from leastwise.audit.auditor import make_auditor
+        from leastwise.audit.evidence import SUMMARY_FILE
         from leastwise.audit.evidence_file import load_evidence
         from leastwise.core.files import write_json
         from leastwise.jobs.audit_task import AuditTask
-        from leastwise.jobs.folder import SUMMARY
         from leastwise.models.fast.prepare import FORMS
         from leastwise.report.condition_stats import headline_details
         from leastwise.report.cost_matrix import read_costs
@@ -91,7 +91,7 @@ class Audit:
             found = replace(found, groups=data.groups)
             found.save(task.evidence)
         made = summarise(found, read_run_facts(folder), cost)
-        write_json(folder / SUMMARY, made)
+        write_json(folder / SUMMARY_FILE, made)
         print_classes(console, found, target.model)
         say(console, f"\n{headline(found)}")
         for remark in headline_details(found):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from leastwise.attacks.choices import Norm
-from leastwise.cli.options import chosen_device, loaded, threat_of, use_data_dir
+from leastwise.cli.options import choose_device, load_data, make_threat, use_data_dir
 from leastwise.report.terminal.screen import Screen, say
 from leastwise.training.choices import CalibrationRule
 
@@ -56,7 +56,7 @@ class Calibrate:
     """where the network with offsets and the numbers go"""
 
     def run(self) -> None:
-        threat = threat_of(self.norm, self.eps, self.step)
+        threat = make_threat(self.norm, self.eps, self.step)
         use_data_dir(self.data_dir)
         from leastwise.attacks.clean import Clean
         from leastwise.attacks.goals import CE
@@ -73,14 +73,14 @@ class Calibrate:
 
         console, out = Screen(), Path(self.out)
         check_writable(out)
-        device = chosen_device(self.device, self.threads)
+        device = choose_device(self.device, self.threads)
         place = Path(self.model)
         recipe = read_recipe(place) if place.is_dir() else None
         name = self.data or (recipe["data"]["name"] if recipe else "")
         if not name:
             raise ValueError(f"{self.model} does not say what it was trained on: give --data")
-        valid = self.chosen_on(console, name, recipe)
-        test = loaded(console, name.partition("/")[0] if recipe else name, "test")
+        valid = self.load_validation(console, name, recipe)
+        test = load_data(console, name.partition("/")[0] if recipe else name, "test")
         test = test.take(self.per_class) if self.per_class else test
         model = load_model(place / "model.pt" if place.is_dir() else place, test.shape, test.names).to(device)
         attack = PGD(threat.ball, CE(), threat.step, self.steps, Uniform())
@@ -102,24 +102,24 @@ class Calibrate:
             "offsets": dict(zip(test.names, found.offsets.tolist(), strict=True)),
             "rule": self.rule,
             "attack": str(attack),
-            "validation": {"before": tally(found.before), "after": tally(found.after)},
+            "validation": {"before": tally_block(found.before), "after": tally_block(found.after)},
             "test": {label: summarise(one) for label, one in evidence.items()},
         }
         write_json(out / "calibration.json", content)
         say(console, f"Checkpoint and numbers: {out}")
 
-    def chosen_on(self, console: Screen, name: str, recipe: dict[str, Any] | None) -> "Dataset":
+    def load_validation(self, console: Screen, name: str, recipe: dict[str, Any] | None) -> "Dataset":
         """The images to choose on: those the training held out, or those the user names."""
         from leastwise.jobs.train_task import keep_classes
         from leastwise.training.recipe import Validation
 
         if self.valid:
-            return loaded(console, self.valid, "validation")
+            return load_data(console, self.valid, "validation")
         if recipe is None:
             raise ValueError("choosing on images that were trained or tested on would flatter: give --valid DATA")
         training = recipe["training"]
         held = training["validation"]["per_class"]
-        data = loaded(console, name, "train")
+        data = load_data(console, name, "train")
         if recipe["data"]["per_class"] is not None:
             data = data.take(recipe["data"]["per_class"])
         data = keep_classes(data, tuple(recipe["only"]))
@@ -130,6 +130,7 @@ class Calibrate:
 
 
 def read_recipe(folder: Path) -> dict[str, Any]:
+    """What a training wrote down about itself."""
     try:
         found: dict[str, Any] = json.loads((folder / "recipe.json").read_text())["recipe"]
         found["training"]["validation"], found["data"]["name"]
@@ -138,5 +139,6 @@ def read_recipe(folder: Path) -> dict[str, Any]:
     return found
 
 
-def tally(value: Any) -> dict[str, list[int]]:
+def tally_block(value: Any) -> dict[str, list[int]]:
+    """Counts as plain values."""
     return {"n": value.n.tolist(), "correct": value.correct.tolist()}

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from leastwise.cli.listing import read_listing
-from leastwise.cli.options import loaded, sized, use_data_dir
+from leastwise.cli.options import load_data, use_data_dir, with_size
 from leastwise.report.terminal.screen import Screen, say
 
 Name = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME")]
@@ -122,7 +122,7 @@ class ContactSheet:
         from leastwise.data.contact_sheet import draw_all_changes
 
         console = Screen()
-        data = loaded(console, sized(self.data, self.size))
+        data = load_data(console, with_size(self.data, self.size))
         if not 0 <= self.image < len(data):
             raise ValueError(f"there is no image {self.image}: this data set has 0 to {len(data) - 1}")
         batch = data.batch(np.array([self.image]))
@@ -142,4 +142,4 @@ def check(console: Screen, name: str) -> None:
     """Verify a data set and say what was found."""
     from leastwise.data.verify import verify
 
-    verify(name, partial(loaded, console), partial(say, console))
+    verify(name, partial(load_data, console), partial(say, console))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from leastwise.cli.options import chosen_device
+from leastwise.cli.options import choose_device
 from leastwise.report.terminal.screen import Screen
 
 
@@ -31,4 +31,4 @@ class Demo:
     def run(self) -> None:
         from leastwise.cli.demo_story import demo
 
-        demo(Screen(), self.out, self.seed, chosen_device(self.device, self.threads), self.fresh)
+        demo(Screen(), self.out, self.seed, choose_device(self.device, self.threads), self.fresh)

@@ -14,11 +14,11 @@ from leastwise.attacks.pgd import PGD
 from leastwise.attacks.registry import make_attacks
 from leastwise.attacks.starts import Uniform
 from leastwise.attacks.threats import Linf
+from leastwise.audit.evidence import SUMMARY_FILE
 from leastwise.audit.evidence_file import load_evidence
 from leastwise.core.files import write_atomic, write_json
 from leastwise.data.loading import DEFAULT
 from leastwise.jobs.events import JobEventListener
-from leastwise.jobs.folder import SUMMARY
 from leastwise.jobs.images import ImageSet
 from leastwise.jobs.job import AuditJob, Job, TrainJob, order_jobs
 from leastwise.jobs.schedule import JobListener, JobRunner, execute
@@ -87,7 +87,7 @@ def demo(
         raise ValueError(f"{labels[job]} could not be done: {reason}")
     found = {name: load_evidence(out / name) for name in jobs}
     for name, one in found.items():
-        write_json(out / name / SUMMARY, summarise(one, read_run_facts(out / name)))
+        write_json(out / name / SUMMARY_FILE, summarise(one, read_run_facts(out / name)))
         print_classes(console, one, f"{name}, eps {EPS:g}")
     say(console, f"\n{headline(found[NAMES[1]])}")
     for before, after in pairwise(NAMES):

@@ -62,14 +62,14 @@ class Explain:
         if len(set(names)) != len(names):
             raise ValueError("the same model was given twice: give each once")
         # Opened before anything is audited: a wrong folder must not cost an audit.
-        without = removed(self.without) if self.without else {}
+        without = read_removed(self.without) if self.without else {}
         overfitting = overfitting_facts(Path(self.training)) if self.training else None
         made: dict[str, dict[str, Any]] = {}
         for number, (name, label) in enumerate(zip(names, shorten_names(names), strict=True)):
             wanted = self.condition or next((one["condition"] for one in made.values()), "")
-            folder, found, evidence = self.explained(console, name, wanted)
+            folder, found, evidence = self.explain_one(console, name, wanted)
             if number == 0 and without:
-                numbered = {number_of(cls, evidence.names): audit for cls, audit in without.items()}
+                numbered = {class_number(cls, evidence.names): audit for cls, audit in without.items()}
                 found["homing"] = homing_facts(evidence, numbered, found["condition"])
             if number == 0 and overfitting:
                 if len(overfitting["lost"]) != evidence.k:
@@ -88,23 +88,23 @@ class Explain:
         write_json(self.out.with_suffix(".json"), {"models": made, "between": together})
         say(console, f"Explanation: {self.out} and {self.out.with_suffix('.json')}")
 
-    def explained(self, console: Console, name: str, wanted: str) -> tuple[Path, dict[str, Any], "Evidence"]:
+    def explain_one(self, console: Console, name: str, wanted: str) -> tuple[Path, dict[str, Any], "Evidence"]:
         """The folder of the evidence, what it says, and the evidence. Models after the first take its condition."""
         from leastwise.report.explain.facts import collect_facts, keep_earlier_facts, usual_condition
-        from leastwise.report.results import open_result as opened_of_report
+        from leastwise.report.results import open_result
 
         if not any(Path(name).glob("evidence.safetensors*")):
-            return self.looked_at(console, replace(self.target, model=name), wanted)
-        opened = opened_of_report(Path(name))
+            return self.audit_and_explain(console, replace(self.target, model=name), wanted)
+        opened = open_result(Path(name))
         if not self.condition and wanted not in opened.evidence.conditions:
             wanted = usual_condition(opened.evidence)
         kept = opened.explained
         if kept is not None and kept["condition"] == wanted:
             return Path(name), dict(kept), opened.evidence
-        made = stated(collect_facts(opened.evidence, wanted), name)
+        made = require_facts(collect_facts(opened.evidence, wanted), name)
         return Path(name), keep_earlier_facts(made, kept), opened.evidence
 
-    def looked_at(
+    def audit_and_explain(
         self, console: Console, target: TargetOptions, wanted: str
     ) -> tuple[Path, dict[str, Any], "Evidence"]:
         """Audit a network, and collect its features."""
@@ -155,32 +155,34 @@ class Explain:
         except ValueError as reason:  # a black box, or a network without a last linear layer
             say(console, f"features were not looked at: {reason}")
         in_order = None if points is None else points[np.argsort(data.ids)]
-        found = stated(collect_facts(evidence, wanted, moments=moments, plane=in_order), target.model)
+        found = require_facts(collect_facts(evidence, wanted, moments=moments, plane=in_order), target.model)
         order = sorted(found["extremes"], key=lambda one: found["accuracy"][found["condition"]][data.names.index(one)])
         found["sheet"] = draw_extremes(data, found["extremes"], order, condition=found["condition"])
         return folder, keep_earlier_facts(found, read_facts(folder, evidence)), evidence
 
 
-def stated(found: dict[str, Any] | None, name: str) -> dict[str, Any]:
+def require_facts(found: dict[str, Any] | None, name: str) -> dict[str, Any]:
+    """Refuse a model that was not looked at without attack."""
     if found is None:
         raise ValueError(f"{name} was not looked at without attack: audit it with clean among the attacks")
     return found
 
 
-def removed(text: str) -> dict[str, "Evidence"]:
+def read_removed(text: str) -> dict[str, "Evidence"]:
     """`dog=DIR,cat=DIR`: audits of networks without a class."""
-    from leastwise.report.results import open_result as opened_of_report
+    from leastwise.report.results import open_result
 
     found = {}
     for part in text.split(","):
         cls, equals, folder = part.partition("=")
         if not equals:
             raise ValueError(f"--without has the form CLASS=DIR, but saw {part!r}")
-        found[cls.strip()] = opened_of_report(Path(folder.strip())).evidence
+        found[cls.strip()] = open_result(Path(folder.strip())).evidence
     return found
 
 
-def number_of(cls: str, names: Sequence[str]) -> int:
+def class_number(cls: str, names: Sequence[str]) -> int:
+    """The number of a class that the user gave by name or by number."""
     wanted = class_of(cls, names)
     number = names.index(wanted) if wanted in names else wanted
     if isinstance(number, str) or number >= len(names):

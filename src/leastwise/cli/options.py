@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from leastwise.models.classifier import Classifier
 
 
-def threat_of(norm: str, eps: str, step: str, keep: Keep = "fooled") -> "Threat":
+def make_threat(norm: str, eps: str, step: str, keep: Keep = "fooled") -> "Threat":
     """The radius, step and counting rule that all attacks of a command share."""
     from leastwise.attacks.naming import Threat
     from leastwise.attacks.threats import L1, L2, Linf
@@ -35,7 +35,7 @@ def threat_of(norm: str, eps: str, step: str, keep: Keep = "fooled") -> "Threat"
     return Threat(ball, parse_number(step, "step") if step else radius / 4, keep)
 
 
-def chosen_device(device: str, threads: int) -> str:
+def choose_device(device: str, threads: int) -> str:
     """Set the threads and name the device: an accelerator if there is one and nothing else was asked for."""
     import torch
 
@@ -61,14 +61,14 @@ def use_data_dir(folder: str) -> None:
         os.environ["LEASTWISE_DATA"] = folder
 
 
-def sized(data: str, size: int) -> str:
+def with_size(data: str, size: int) -> str:
     """`--size 64` is short for DATA@64."""
     if size < 0:
         raise ValueError(f"the size must be 1 pixel or more, but saw {size}")
     return f"{data}@{size}" if size else data
 
 
-def loaded(console: Console, spec: str, split: str = "test") -> "Dataset":
+def load_data(console: Console, spec: str, split: str = "test") -> "Dataset":
     """The data set, with progress while image files are examined for the first time."""
     from leastwise.data.loading import load
     from leastwise.report.terminal.progress import steps
@@ -136,7 +136,7 @@ class TargetOptions:
 
     def ready(self, console: Console, eps: str, attack: str, threads: int = 0) -> LoadedTarget:
         """Everything loaded; `eps` is one radius. A misspelt name or number is found before the data are read."""
-        threat = threat_of(self.norm, eps, self.step, self.keep)
+        threat = make_threat(self.norm, eps, self.step, self.keep)
         mean, std = parse_numbers(self.mean, "mean"), parse_numbers(self.std, "std")
         use_data_dir(self.data_dir)
         from leastwise.attacks.registry import split_names
@@ -145,14 +145,14 @@ class TargetOptions:
         from leastwise.models.load.dispatch import load_model
 
         split_names(attack)
-        data = loaded(console, sized(self.data, self.size))
+        data = load_data(console, with_size(self.data, self.size))
         if self.per_class:
             data = data.take(self.per_class)
         if self.only:
             data = chosen(data, [class_of(name.strip(), data.names) for name in self.only.split(",")], self.model)
         if self.groups:
             data = data.with_groups(read_groups(Path(self.groups), data.names))
-        device = chosen_device(self.device, threads or self.threads)
+        device = choose_device(self.device, threads or self.threads)
 
         def classifier(name: str) -> "Classifier":
             return load_model(

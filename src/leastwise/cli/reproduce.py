@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from leastwise.cli.options import ExecutorOptions, chosen_device, use_data_dir
+from leastwise.cli.options import ExecutorOptions, choose_device, use_data_dir
 from leastwise.report.terminal.screen import Screen
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Reproduce:
         exhibits = tuple({one.id: one for name in self.exhibits for one in select_exhibits(name)}.values())
         wanted = keep_roles(exhibits, self.only)
         threads = self.where.threads(self.threads)
-        device = chosen_device(self.device, threads)
+        device = choose_device(self.device, threads)
         from leastwise.core.files import check_writable
         from leastwise.papers.estimate import Speed
         from leastwise.papers.page import write_page

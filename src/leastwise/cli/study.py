@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from leastwise.cli.options import ExecutorOptions, chosen_device, threat_of, use_data_dir
+from leastwise.cli.options import ExecutorOptions, choose_device, make_threat, use_data_dir
 from leastwise.cli.train import Train
 from leastwise.report.terminal.screen import Screen
 
@@ -55,7 +55,7 @@ class Study:
         self.where.check()
         plan = read_study(self.file)
         use_data_dir(self.data_dir)
-        device = chosen_device(self.device, self.where.threads(self.threads))
+        device = choose_device(self.device, self.where.threads(self.threads))
         jobs = {cell: audit_job(plan, cell) for cell in plan.cells}
         out = Path(self.out or f"results/study-{self.file.stem}")
         console = Screen()
@@ -93,7 +93,7 @@ def audit_job(plan: "Plan", cell: "Cell") -> "AuditJob":
 
     check_keys(plan.audit, tuple(AUDIT), "[audit]")
     chosen = {name: of_kind(value, AUDIT[name], f"audit.{name}") for name, value in plan.audit.items()}
-    threat = threat_of(chosen.get("norm", "linf"), cell.eps, chosen.get("step", ""), chosen.get("keep", "fooled"))
+    threat = make_threat(chosen.get("norm", "linf"), cell.eps, chosen.get("step", ""), chosen.get("keep", "fooled"))
     training = replace(
         shared_options(plan), method=cell.method, model=cell.model, eps=cell.eps, seed=cell.seed, data=plan.data
     ).job()
@@ -131,9 +131,9 @@ def of_list(value: Any) -> list[Any]:
 
 def carry_out(console: "Console", jobs: "dict[Cell, AuditJob]", out: Path, runner: "JobRunner") -> "list[StudyRow]":
     """Do what is left of the trainings and audits, and collect what all of them found."""
+    from leastwise.audit.evidence import SUMMARY_FILE
     from leastwise.audit.evidence_file import load_evidence
     from leastwise.core.files import write_json
-    from leastwise.jobs.folder import SUMMARY
     from leastwise.jobs.schedule import execute, schedule
     from leastwise.report.results import read_run_facts
     from leastwise.report.study import make_rows
@@ -148,7 +148,7 @@ def carry_out(console: "Console", jobs: "dict[Cell, AuditJob]", out: Path, runne
     for cell, job in jobs.items():
         folder = runner.store.folder(job)
         found = load_evidence(folder)
-        write_json(folder / SUMMARY, summarise(found, read_run_facts(folder)))
+        write_json(folder / SUMMARY_FILE, summarise(found, read_run_facts(folder)))
         rows += make_rows(cell, found, os.path.relpath(folder, out))
     return rows
 

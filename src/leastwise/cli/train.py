@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from leastwise.attacks.choices import Norm
-from leastwise.cli.options import chosen_device, sized, threat_of, use_data_dir
+from leastwise.cli.options import choose_device, make_threat, use_data_dir, with_size
 from leastwise.core.parsing import parse_number, parse_numbers
 from leastwise.report.terminal.screen import Screen
 from leastwise.training.choices import CraftMode, Precision, SelectionRule
@@ -110,7 +110,7 @@ class Train:
 
     def run(self) -> None:
         use_data_dir(self.data_dir)
-        device = chosen_device(self.device, self.threads)
+        device = choose_device(self.device, self.threads)
         from leastwise.core.recipe import name_of_type, recipe_key
         from leastwise.jobs.store import RESULTS, Store
         from leastwise.jobs.train_task import prepare_training, weights_in
@@ -150,7 +150,7 @@ class Train:
 
     def job(self) -> "TrainJob":
         """The recipe: every part by its name, then the settings."""
-        threat = threat_of(self.norm, self.eps, self.step)
+        threat = make_threat(self.norm, self.eps, self.step)
         from leastwise.jobs.images import ImageSet
         from leastwise.jobs.job import TrainJob
         from leastwise.training.averaging import find_averaging
@@ -192,7 +192,10 @@ class Train:
             self.precision,
             test_at=whole_numbers(self.test_at, "test-at"),
         )
-        data, only = sized(self.data, self.size), tuple(name.strip() for name in self.only.split(",") if name.strip())
+        data, only = (
+            with_size(self.data, self.size),
+            tuple(name.strip() for name in self.only.split(",") if name.strip()),
+        )
         mean, std = parse_numbers(self.mean, "mean"), parse_numbers(self.std, "std")
         images = ImageSet(data, per_class=self.per_class or None)
         return TrainJob(images, self.model, training, mean, std, only, self.start, extra=self.extra)

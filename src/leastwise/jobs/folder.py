@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from leastwise import __version__
+from leastwise.audit.evidence import SUMMARY_FILE
 from leastwise.audit.evidence_file import EVIDENCE_FILE, PACKED_FILE
 from leastwise.core.files import check_writable, lock_folder, sha256, write_atomic, write_json
 from leastwise.training.resume import FILES as TRAINING_FILES
@@ -27,8 +28,7 @@ MANIFEST = "manifest.json"  # choices that are not part of the recipe, made once
 SHARDS = "shards"  # of an audit that has not attacked everything yet
 IMAGES = "adversarial"  # attacked images, if they were asked for
 RACE = "race.json"
-SUMMARY = "summary.json"  # made from the evidence by the report, and never left beside another audit's
-OUTPUTS = (*TRAINING_FILES, EVIDENCE_FILE, PACKED_FILE, RACE, SUMMARY, RUN, MANIFEST)
+OUTPUTS = (*TRAINING_FILES, EVIDENCE_FILE, PACKED_FILE, RACE, SUMMARY_FILE, RUN, MANIFEST)
 LEDGER = "ledger.sqlite"
 TABLE = """
 create table if not exists pieces (name text primary key, digest text not null, seconds real not null) without rowid
