@@ -19,7 +19,7 @@ from leastwise.jobs.dask.connect import connected
 from leastwise.jobs.executor import LOCAL, Executor, NobodyLeft
 from leastwise.jobs.folder import RUN
 from leastwise.jobs.images import ImageSet
-from leastwise.papers.recipes import Measured, Recipe, Threat, Trained
+from leastwise.papers.recipes import Measured, PaperThreat, Recipe, Trained
 from leastwise.papers.reproduce import RecipeListener, do_work, list_work
 from leastwise.papers.stored import PaperStore
 from tests.faults.killable_cluster import Machines, machines, wait_for
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.faults
 
 Record = Callable[[str, object], None]
 FEW = ImageSet("fashion-mini", per_class=4)
-ATTACK = Threat(0.1, 0.05, 2)
+ATTACK = PaperThreat(0.1, 0.05, 2)
 NET = Trained(FEW, "convnet", epochs=2, batch_size=10, augment="none", scale="smoke")
 ROBUST = replace(NET, method="pgd-at", threat=ATTACK)
 MADE = replace(NET, data=replace(FEW, change=("matched",), steps=2), source=ROBUST)

@@ -25,7 +25,7 @@ from leastwise.models.zoo.registry import build
 from leastwise.papers.claims.attacks import backgrounds_drive_adversarial_confusion, homing_is_common_and_pairwise
 from leastwise.papers.claims.spread import spread_widens
 from leastwise.papers.jobs import GROUPS, make_attacks, make_conditions
-from leastwise.papers.recipes import Absent, Measured, Threat, Trained, trainings
+from leastwise.papers.recipes import Absent, Measured, PaperThreat, Trained, trainings
 from leastwise.papers.registry import PAPERS, list_recipes, select_exhibits
 from leastwise.training.base import Objective
 from leastwise.training.loop import fit
@@ -64,14 +64,14 @@ def test_images_of_declarations() -> None:
 def test_attacks_of_declarations() -> None:
     names = ("clean", "pgd20", "tpgd20-grid", "transfer", "fog:3", "pgd20[1/255]")
     net = Trained(ImageSet("cifar10"), "small")
-    recipe = Measured(net, ImageSet("cifar10"), names, Threat(0.031, 0.003, 20), surrogate=net)
+    recipe = Measured(net, ImageSet("cifar10"), names, PaperThreat(0.031, 0.003, 20), surrogate=net)
     found = dict(make_conditions(recipe))
     assert found["pgd20"] == PGD(Linf(0.031), CE(), 0.003, 20, keep="last")
     assert isinstance(found["tpgd20-grid"], Grid) and isinstance(found["fog:3"], Corrupted)
     assert isinstance(found["transfer"], TransferFrom) and found["transfer"].attack == found["pgd20"]
     own = found["pgd20[1/255]"]
     assert isinstance(own, PGD) and own.ball == Linf(1 / 255) and own.step == pytest.approx(0.003 / 255 / 0.031)
-    l2 = Measured(net, ImageSet("cifar10"), ("pgd5",), Threat(0.5, 0.1, norm="l2"))
+    l2 = Measured(net, ImageSet("cifar10"), ("pgd5",), PaperThreat(0.5, 0.1, norm="l2"))
     ((_, attack),) = make_conditions(l2)
     assert isinstance(attack, PGD) and attack.ball == L2(0.5)
     with pytest.raises(ValueError, match="give the surrogate"):

@@ -14,7 +14,7 @@ from leastwise.papers.ahn.exhibits import METHODS
 from leastwise.papers.benz2021 import exhibits as benz2021
 from leastwise.papers.benz2021.exhibits import important_class_training
 from leastwise.papers.jobs import make_training, starts_from_source
-from leastwise.papers.recipes import Threat, Trained, trainings
+from leastwise.papers.recipes import PaperThreat, Trained, trainings
 from leastwise.papers.registry import PAPERS, list_recipes
 from leastwise.papers.scales import SCALES
 from leastwise.papers.tian2021.exhibits import DEFENCES, network
@@ -33,7 +33,7 @@ EXHIBITS = tuple(exhibit for paper in PAPERS.values() for exhibit in paper.exhib
 # other fields.
 BESIDE = ("data", "arch", "extra", "source", "scale")
 BASE = Trained(
-    ImageSet("cifar10"), "resnet18", "trades", (("beta", 6.0),), Threat(0.031, 0.007), epochs=100, drops=(75, 90)
+    ImageSet("cifar10"), "resnet18", "trades", (("beta", 6.0),), PaperThreat(0.031, 0.007), epochs=100, drops=(75, 90)
 )
 
 
@@ -57,10 +57,10 @@ def test_recipes_that_differ_make_trainings_that_differ(scale: str) -> None:
         {"method": "mart"},
         {"settings": (("beta", 5.0),)},
         {"settings": (("beta", (6.0,) * 9 + (0.5,)),)},
-        {"threat": Threat(0.03, 0.007)},
-        {"threat": Threat(0.031, 0.006)},
-        {"threat": Threat(0.031, 0.007, 9)},
-        {"threat": Threat(0.031, 0.007, norm="l2")},
+        {"threat": PaperThreat(0.03, 0.007)},
+        {"threat": PaperThreat(0.031, 0.006)},
+        {"threat": PaperThreat(0.031, 0.007, 9)},
+        {"threat": PaperThreat(0.031, 0.007, norm="l2")},
         {"fair": ("cfa",)},
         {"average": "ema"},
         {"epochs": 110},
@@ -98,7 +98,7 @@ def test_every_field_was_tried() -> None:
         ({"settings": (("gamma", 1.0),)}, "has no setting"),
         ({"settings": (("cfa.lambda1", 1.0),)}, "has no setting"),
         ({"fair": ("dcfa",)}, "did you mean"),
-        ({"threat": Threat(0.031, 0.007, norm="l7")}, "there is no norm"),
+        ({"threat": PaperThreat(0.031, 0.007, norm="l7")}, "there is no norm"),
     ],
     ids=str,
 )
@@ -138,6 +138,6 @@ def test_trainings_of_the_papers_by_hand() -> None:
     assert make_training(cyclic).schedule == Cyclic(0.1)
     cfa = make_training(METHODS["TRADES + CFA"])
     assert cfa.policies == (CFA(),) and cfa.averaging == FAWA() and cfa.validation == Validation(None, "last")
-    l2 = make_training(replace(BASE, threat=Threat(0.5, 0.1, norm="l2"))).objective
+    l2 = make_training(replace(BASE, threat=PaperThreat(0.5, 0.1, norm="l2"))).objective
     assert l2.attack is not None and l2.attack.ball == L2(0.5)
     assert {type(make_training(net).schedule) for net in all_trainings("lite")} == {OneCycle, Cyclic}

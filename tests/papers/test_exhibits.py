@@ -22,8 +22,7 @@ from leastwise.papers.benz2021.exhibits import CORRUPTIONS, network
 from leastwise.papers.cost import condition_passes, costs_by_scale, count_images, find_released, total_cost
 from leastwise.papers.exhibit import Exhibit
 from leastwise.papers.printed import read_errata, read_printed
-from leastwise.papers.recipes import Absent, Measured, Recipe, Trained, networks, trainings
-from leastwise.papers.recipes import Threat as PaperThreat
+from leastwise.papers.recipes import Absent, Measured, PaperThreat, Recipe, Trained, networks, trainings
 from leastwise.papers.registry import PAPERS, keep_roles, list_recipes, select_exhibits
 from leastwise.papers.scales import SCALES, scale
 from leastwise.papers.tian2021 import exhibits as tian2021

@@ -27,14 +27,14 @@ from leastwise.papers import page as pages
 from leastwise.papers.estimate import Speed, count_passes
 from leastwise.papers.jobs import make_attacks, make_job
 from leastwise.papers.outline import missing, short, tree
-from leastwise.papers.recipes import Measured, Recipe, Threat, Trained
+from leastwise.papers.recipes import Measured, PaperThreat, Recipe, Trained
 from leastwise.papers.registry import list_recipes, select_exhibits
 from leastwise.papers.reproduce import RecipeListener, collect_results, count_versions, do_work, list_work
 from leastwise.papers.stored import PaperStore
 from leastwise.training.loop import StepProgress
 
 FEW = ImageSet("fashion-mini", per_class=4)
-ATTACK = Threat(0.1, 0.05, 2)
+ATTACK = PaperThreat(0.1, 0.05, 2)
 NET = Trained(FEW, "convnet", epochs=2, batch_size=10, augment="none", scale="smoke")
 ROBUST = replace(NET, method="pgd-at", threat=ATTACK)
 BOTH = Measured(ROBUST, FEW, ("clean", "pgd2"), ATTACK, scale="smoke")
@@ -202,7 +202,7 @@ def test_every_field_of_an_audit_takes_effect_or_is_refused(store: PaperStore) -
         {"model": NET},
         {"data": replace(FEW, per_class=3)},
         {"conditions": ("clean", "pgd1")},
-        {"threat": Threat(0.1, 0.04)},
+        {"threat": PaperThreat(0.1, 0.04)},
         {"surrogate": NET, "conditions": ("clean", "transfer")},
         {"split": "train"},
         {"keep": "fooled"},

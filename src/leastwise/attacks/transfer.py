@@ -20,7 +20,7 @@ from leastwise.attacks.pgd import PGD
 from leastwise.attacks.surrogate import MeanLogits, Surrogate
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels
-from leastwise.models.classifier import inference
+from leastwise.models.classifier import Classifier, inference
 
 Ensemble = Literal["worst", "mean"]  # each surrogate in turn on what survived; or one attack on the mean of the logits
 
@@ -46,7 +46,7 @@ class Transfer(CombinedAttack):
         if self.ensemble not in get_args(Ensemble):
             raise ValueError(f"the ensemble must be {' or '.join(get_args(Ensemble))}, but saw {self.ensemble!r}")
         for one in self.surrogates:
-            if self.attack.gradients and not getattr(one.model, "gradients", True):
+            if self.attack.gradients and isinstance(one.model, Classifier) and not one.model.gradients:
                 raise ValueError(f"the surrogate {one.name} gives no gradients: craft on a network")
 
     def __str__(self) -> str:
@@ -116,7 +116,7 @@ def craft_elsewhere(
 
 def check_classes(surrogates: tuple[Surrogate, ...], k: int) -> None:
     for one in surrogates:
-        seen = getattr(one.model, "k", k)
+        seen = one.model.k if isinstance(one.model, Classifier) else k
         if seen != k:
             raise ValueError(
                 f"the surrogate {one.name} has {seen} classes and the target {k}: craft on one with the same"

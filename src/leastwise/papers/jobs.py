@@ -26,8 +26,7 @@ from leastwise.core.recipe import recipe_key
 from leastwise.data.augment.registry import find_augmentation
 from leastwise.data.classes import Groups
 from leastwise.jobs.job import AuditJob, EpochAudit, Job, JobConditions, TrainJob, TransferFrom
-from leastwise.papers.recipes import Measured, Recipe, Setting, Trained
-from leastwise.papers.recipes import Threat as Radius
+from leastwise.papers.recipes import Measured, PaperThreat, Recipe, Setting, Trained
 from leastwise.papers.registry import PAPERS, list_recipes
 from leastwise.training.averaging import find_averaging
 from leastwise.training.base import Objective
@@ -38,7 +37,7 @@ from leastwise.training.schedules import Cosine, Cyclic, OneCycle, Piecewise, Sc
 BALLS: dict[str, type[Linf] | type[L2]] = {"linf": Linf, "l2": L2}
 # Superclasses where the data set has none of its own, so that a small scale goes through the same steps.
 GROUPS: dict[str, Groups] = {"fashion-mini": (("shoes and bags", (5, 7, 8, 9)), ("clothes", (0, 1, 2, 3, 4, 6)))}
-NO_ATTACK = Radius(0.0, 0.0)
+NO_ATTACK = PaperThreat(0.0, 0.0)
 TRANSFER = "transfer"  # the condition that is crafted on a surrogate
 OWN = "own"  # the name of what is measured on a training's own images
 
@@ -167,7 +166,7 @@ def write_setting(value: Setting) -> str:
 # What is measured.
 
 
-def make_ball(radius: Radius) -> Linf | L2:
+def make_ball(radius: PaperThreat) -> Linf | L2:
     if radius.norm not in BALLS:
         raise ValueError(f"there is no norm {radius.norm!r} among {', '.join(BALLS)}")
     return BALLS[radius.norm](radius.eps)

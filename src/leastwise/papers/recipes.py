@@ -16,7 +16,7 @@ Settings = tuple[tuple[str, Setting], ...]
 
 
 @dataclass(frozen=True)
-class Threat:
+class PaperThreat:
     """The radius, and the step and steps of the attack inside a training."""
 
     recipe_name: ClassVar[str] = "Threat"
@@ -37,7 +37,7 @@ class Trained:
     arch: str
     method: str = "standard"
     settings: Settings = ()  # of the method (beta) or of another part (important-class.weight), sorted by name
-    threat: Threat | None = None
+    threat: PaperThreat | None = None
     fair: tuple[str, ...] = ()  # how classes are treated differently: names of policies
     average: str = ""  # of the weights
     epochs: int = 100
@@ -68,7 +68,7 @@ class Measured:
     model: Trained | ReleasedNetwork
     data: ImageSet
     conditions: tuple[str, ...] = ("clean",)
-    threat: Threat | None = None  # the radius and the step; the conditions' names have the steps
+    threat: PaperThreat | None = None  # the radius and the step; the conditions' names have the steps
     surrogate: Trained | None = None  # where the condition `transfer` crafts
     split: str = "test"
     keep: str = "last"  # what counts is the last step of an attack, as in the code that the papers build on

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from leastwise.data.registry import SOURCES
 from leastwise.jobs.images import ImageSet
 from leastwise.jobs.job import ReleasedNetwork
-from leastwise.papers.recipes import Absent, Measured, Recipe, Threat, Trained
+from leastwise.papers.recipes import Absent, Measured, PaperThreat, Recipe, Trained
 
 
 @dataclass(frozen=True)
@@ -142,20 +142,20 @@ def lite_trained(t: Trained) -> Trained:
     )
 
 
-def lite_threat(threat: Threat | None) -> Threat | None:
+def lite_threat(threat: PaperThreat | None) -> PaperThreat | None:
     if threat is None or not near_eight(threat):
         return fewer_steps(threat, LITE_STEPS)
-    return Threat(LITE_RADIUS, LITE_STEP, LITE_STEPS)
+    return PaperThreat(LITE_RADIUS, LITE_STEP, LITE_STEPS)
 
 
-def near_eight(threat: Threat) -> bool:
+def near_eight(threat: PaperThreat) -> bool:
     return threat.norm == "linf" and abs(threat.eps - LITE_RADIUS) < LITE_NEAR
 
 
 def lite_measured(m: Measured) -> tuple[Measured, ...]:
     if m.threat is not None and near_eight(m.threat):
         usual = abs(m.threat.step - LITE_STEP) < LITE_NEAR
-        m = replace(m, threat=Threat(LITE_RADIUS, LITE_STEP if usual else m.threat.step))
+        m = replace(m, threat=PaperThreat(LITE_RADIUS, LITE_STEP if usual else m.threat.step))
     if m.each_epoch:
         most = max(1, LITE_FOLLOWED // SOURCES[m.data.name].facts.k)
         m = replace(m, data=replace(m.data, per_class=min(most, m.data.per_class or most)))
@@ -179,7 +179,7 @@ def own_seed(t: Trained) -> int:
     return t.seed + zlib.crc32(t.arch.encode()) % 1000
 
 
-def fewer_steps(threat: Threat | None, steps: int) -> Threat | None:
+def fewer_steps(threat: PaperThreat | None, steps: int) -> PaperThreat | None:
     """At most so many steps, long enough to travel 1.25 times the radius in all."""
     if threat is None or threat.steps <= steps:
         return threat

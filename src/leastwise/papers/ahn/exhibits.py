@@ -2,12 +2,12 @@
 
 from leastwise.jobs.images import ImageSet
 from leastwise.papers.exhibit import Exhibit
-from leastwise.papers.recipes import Measured, Recipe, Settings, Threat, Trained
+from leastwise.papers.recipes import Measured, PaperThreat, Recipe, Settings, Trained
 
 CHAIR, FOX = 20, 34
 GRID = (1, 2, 4, 6, 8, 12, 16)  # in 1/255
 STEP = 2 / 255
-TEST = Threat(8 / 255, STEP, 20)
+TEST = PaperThreat(8 / 255, STEP, 20)
 BOTH = ("clean", "pgd20")
 # Further classes, five to a panel grid: the paper's are only in its figures.
 FURTHER = ((0, 8, 53, 60, 94), (11, 55, 72, 74, 98))
@@ -45,7 +45,7 @@ def network(
         "resnet9",
         method,
         settings,
-        None if method == "standard" else Threat(eps / 255, STEP),
+        None if method == "standard" else PaperThreat(eps / 255, STEP),
         fair,
         average,
         epochs=200,

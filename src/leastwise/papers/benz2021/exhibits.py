@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from leastwise.jobs.images import ImageSet
 from leastwise.jobs.job import ReleasedNetwork
 from leastwise.papers.exhibit import Exhibit
-from leastwise.papers.recipes import Measured, Settings, Threat, Trained
+from leastwise.papers.recipes import Measured, PaperThreat, Settings, Trained
 
 CAT = 3  # the paper's class 4
 IMAGENET = ImageSet("imagenet")
-THREAT = Threat(8 / 255, 2 / 255)
+THREAT = PaperThreat(8 / 255, 2 / 255)
 BOTH = ("clean", "pgd20")
 SETTING = (
     "epochs, batch size and learning rate are not given: 200 epochs, batches of 128, 0.1 divided by ten at 100 and 150"
@@ -73,9 +73,9 @@ def network(
     )
 
 
-def threat_of(data: str) -> Threat:
+def threat_of(data: str) -> PaperThreat:
     """Networks of ImageNet are others', robust in L2."""
-    return {"mnist": Threat(0.3, 0.01, 40), "imagenet": Threat(3.0, 0.5, 20, "l2")}.get(data, THREAT)
+    return {"mnist": PaperThreat(0.3, 0.01, 40), "imagenet": PaperThreat(3.0, 0.5, 20, "l2")}.get(data, THREAT)
 
 
 def make_audit(

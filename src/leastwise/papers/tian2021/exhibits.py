@@ -5,13 +5,13 @@ import numpy as np
 from leastwise.data.classes import CIFAR10
 from leastwise.jobs.images import ImageSet
 from leastwise.papers.exhibit import Exhibit
-from leastwise.papers.recipes import Measured, Settings, Threat, Trained
+from leastwise.papers.recipes import Measured, PaperThreat, Settings, Trained
 
 CAT, DOG = 3, 5
 ONE_BETA = 6.0
 BETAS_OF_DOG = (0.5, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0)
 WIDE = "wrn-34-10"
-WIDE_TEST = Threat(0.031, 0.003, 20)
+WIDE_TEST = PaperThreat(0.031, 0.003, 20)
 
 BATCH = "the batch size is not given: 128, and 256 on ImageNet, as in the cited code"
 WIDE_SHAPE = "WideResNet-32-10 does not exist in the cited code: 34-10"
@@ -22,24 +22,24 @@ TEMPERATURE = "1/T of TRADES is blank in Table 3: the worst of 2, 5, 10, 50, eac
 TWELVE = "which twelve classes of CIFAR-100 and ImageNet were drawn is not said: drawn here with seed 0"
 MASKS = "masks were drawn by hand and are not available: they are estimated"
 
-DATA_SETS: dict[str, tuple[str, Threat, str, float, tuple[int, ...]]] = {
+DATA_SETS: dict[str, tuple[str, PaperThreat, str, float, tuple[int, ...]]] = {
     # name: network, threat, test attack, learning rate, epochs of its drops
-    "mnist": ("small-cnn", Threat(0.3, 0.01, 40), "pgd40", 0.01, (55, 75, 90)),
-    "cifar10": ("resnet18", Threat(0.031, 0.007), "pgd20", 0.1, (75, 90)),
-    "cifar100": ("resnet18", Threat(0.031, 0.007), "pgd20", 0.1, (75, 90)),
-    "svhn": ("resnet18", Threat(0.031, 0.007), "pgd20", 0.01, (75, 90)),
-    "stl10": ("resnet18", Threat(0.031, 0.007), "pgd20", 0.01, (75, 90)),
+    "mnist": ("small-cnn", PaperThreat(0.3, 0.01, 40), "pgd40", 0.01, (55, 75, 90)),
+    "cifar10": ("resnet18", PaperThreat(0.031, 0.007), "pgd20", 0.1, (75, 90)),
+    "cifar100": ("resnet18", PaperThreat(0.031, 0.007), "pgd20", 0.1, (75, 90)),
+    "svhn": ("resnet18", PaperThreat(0.031, 0.007), "pgd20", 0.01, (75, 90)),
+    "stl10": ("resnet18", PaperThreat(0.031, 0.007), "pgd20", 0.01, (75, 90)),
 }
 
 
-def network(data: str, method: str, change: tuple[str | int, ...] = (), threat: Threat | None = None) -> Trained:
+def network(data: str, method: str, change: tuple[str | int, ...] = (), threat: PaperThreat | None = None) -> Trained:
     """§4 and Appendix A.1; ImageNet by the fast training of Wong et al."""
     if data == "imagenet":
         return Trained(
             ImageSet(data),
             "resnet50-imagenet",
             "standard" if method == "standard" else "fgsm-rs",
-            threat=None if method == "standard" else Threat(0.007, 1.25 * 0.007, 1),
+            threat=None if method == "standard" else PaperThreat(0.007, 1.25 * 0.007, 1),
             epochs=15,
             batch_size=256,
             rate=0.4,
@@ -61,7 +61,7 @@ def wide_network(
     method: str, settings: Settings = (), arch: str = WIDE, epochs: int = 76, weight_decay: float = 2e-4
 ) -> Trained:
     """§4.3: as the code of each method trains it on CIFAR-10."""
-    threat = None if method == "standard" else Threat(0.031, 0.007)
+    threat = None if method == "standard" else PaperThreat(0.031, 0.007)
     data = ImageSet("cifar10")
     return Trained(data, arch, method, settings, threat, epochs=epochs, drops=(75, 90), weight_decay=weight_decay)
 
@@ -98,7 +98,7 @@ def make_audit(model: Trained, each_epoch: bool = False) -> Measured:
     """A network on the test images of its data set, under the attack of its data set."""
     data = model.data.name
     if data == "imagenet":
-        attack, threat = "pgd50", Threat(0.007, 0.003, 50)
+        attack, threat = "pgd50", PaperThreat(0.007, 0.003, 50)
     else:
         _, threat, attack, _, _ = DATA_SETS[data]
     conditions = ("clean",) if model.method == "standard" else ("clean", attack)
@@ -118,7 +118,7 @@ WHITE_CATS = ImageSet("cifar10", ("replace_background",), classes=(CAT,))
 ALL_SIX = (*DATA_SETS, "imagenet")
 FULL = make_audit(network("cifar10", "pgd-at"))
 WITHOUT_CLASS = {c: f"without {c}" for c in range(len(CIFAR10))}  # roles of networks trained without a class
-COLOURED = Threat(0.5, 0.025, 40)
+COLOURED = PaperThreat(0.5, 0.025, 40)
 
 EXHIBITS = (
     Exhibit(

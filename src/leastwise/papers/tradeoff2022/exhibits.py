@@ -3,12 +3,12 @@
 from leastwise.data.classes import CIFAR10
 from leastwise.jobs.images import ImageSet
 from leastwise.papers.exhibit import BN, Exhibit
-from leastwise.papers.recipes import Measured, Settings, Threat, Trained
+from leastwise.papers.recipes import Measured, PaperThreat, Settings, Trained
 
 BIRD, CAR, CAT = 2, 1, 3
-THREAT = Threat(0.03125, 0.008)  # 8/256
-RST = Threat(0.031, 0.007)  # as its code trains
-LEADERBOARD = Threat(8 / 255, 0.007)
+THREAT = PaperThreat(0.03125, 0.008)  # 8/256
+RST = PaperThreat(0.031, 0.007)  # as its code trains
+LEADERBOARD = PaperThreat(8 / 255, 0.007)
 TABLE = ("clean", "pgd20", "cw20", "autoattack")
 FIGURE = ("clean", "pgd10")
 
