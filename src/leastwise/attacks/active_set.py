@@ -23,6 +23,7 @@ def pick_rows(state: RowState, rows: Rows) -> RowState:
 
 
 def pick_tensors(value: Any, rows: Rows) -> Any:
+    """Any value with the rows of some examples in every tensor that it holds."""
     match value:
         case Tensor():
             return value.index_select(0, rows)  # several times as fast as value[rows]
@@ -36,10 +37,12 @@ def pick_tensors(value: Any, rows: Rows) -> Any:
 
 
 def keep_or_replace(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The old tuple if nothing in it changed, so that frozen values are not made anew."""
     return old if all(a is b for a, b in zip(old, new, strict=True)) else new
 
 
 def rows_of(mask: Mask) -> Rows:
+    """The places at which a mask is true."""
     return mask.nonzero().squeeze(1)
 
 

@@ -168,6 +168,7 @@ def from_art(
 
 
 def import_library(name: str) -> Any:
+    """A library that is not installed with this package."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:

@@ -157,6 +157,7 @@ class Survey(NamedTuple):
 
 
 def start_state(attack: NAttack, model: nn.Module, x: Images, y: Labels, noise: Noise) -> NAttackState:
+    """Everybody at a little beside the image, in tanh space."""
     beside = BESIDE * noise.fork("start").normal(tuple(x.shape[1:]), x.dtype)
     return NAttackState(
         rows=torch.arange(len(x), device=x.device),

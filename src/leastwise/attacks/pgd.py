@@ -109,6 +109,7 @@ class PGDState:
 
 
 def start_state(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise) -> PGDState:
+    """Everybody at the start of the attack."""
     start = attack.ball.project(attack.start.perturb(x, attack.ball, noise.fork("start")))
     return PGDState(
         rows=torch.arange(len(x), device=x.device),
@@ -145,6 +146,7 @@ def ascend(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise) ->
 
 
 def run_last(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
+    """All steps for everybody; the last iterate counts."""
     front = ascend(attack, model, x, y, noise)
     z, finite = ask(model, front.at)
     fooled = finite & attack.goal.reached(z, y, *front.bound)
@@ -157,6 +159,7 @@ def run_last(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise) 
 
 
 def run_fooled(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
+    """Every iterate counts, and an example leaves at its first mistake."""
     front = start_state(attack, model, x, y, noise)
     x_adv, step, trouble = x.clone(), torch.full_like(y, NEVER), torch.zeros_like(y)
     forwards, backwards = len(x) * attack.goal.clean_forwards, 0
@@ -221,11 +224,13 @@ def make_pgd(threat: Threat, steps: str, goal: Goal | None = None, **settings: A
 
 
 def make_restarted(threat: Threat, steps: str, times: str | None) -> PGD | Restarts:
+    """PGD, several times if a number of times is given."""
     attack = make_pgd(threat, steps)
     return Restarts(attack, int(times)) if times else attack
 
 
 def make_temperature_pgd(threat: Threat, steps: str, inverse_temperature: str | None) -> PGD:
+    """PGD on the cross-entropy of scaled logits."""
     return make_pgd(threat, steps, CE(float(inverse_temperature or TEMPERATURE)))
 
 

@@ -113,6 +113,7 @@ class Everywhere(CombinedAttack):
 
 
 def pairs_to_try(y: Labels, k: int, classes: tuple[int, ...] | None) -> Bool[Tensor, "b k"]:
+    """Which pairs of example and class are tried: the wanted classes, without the label's own."""
     classes = tuple(range(k)) if classes is None else classes
     if not all(0 <= c < k for c in classes):
         raise ValueError(f"the model has classes 0 to {k - 1}, but saw the targets {classes}")

@@ -157,6 +157,7 @@ def repeat_over_radii(names: str, radii: Sequence[str], threat: Threat) -> str:
 
 
 def spell_at_radius(name: str, radius: str) -> str:
+    """The name of an attack, or of each member of several, at a radius."""
     parts = [name] if name.startswith("transfer:") else name.split("+")
     return "+".join(f"{part}[{radius}]" for part in parts)
 

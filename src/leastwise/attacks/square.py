@@ -135,6 +135,7 @@ class SquareState:
 
 
 def query_start(attack: Square, model: nn.Module, front: SquareState) -> tuple[SquareState, Mask]:
+    """The first query: stripes or a tiling."""
     point = stripes(front) if isinstance(attack.ball, Linf) else tiling(front)
     return query(attack.goal, model, front, point)
 
@@ -234,10 +235,12 @@ def place_at_eps(front: SquareState, delta: Images) -> Images:
 
 
 def normalise(pixels: Windows) -> Windows:
+    """Each channel of a window scaled to length one."""
     return pixels / (TINY + torch.linalg.vector_norm(pixels, dim=2, keepdim=True))
 
 
 def signs(drawn: Float[Tensor, "..."], x: Images) -> Float[Tensor, "..."]:
+    """Uniform draws as -1 and 1."""
     return (drawn < 0.5).to(x.dtype).mul_(2).sub_(1)
 
 
@@ -261,6 +264,7 @@ def bump(s: int, dtype: torch.dtype, device: torch.device) -> Float[Tensor, "s s
 
 
 def peak(h: int, w: int) -> Float[Tensor, "h w"]:
+    """One peak of a bump, of length one."""
     down, across = (torch.arange(h) - h // 2).abs(), (torch.arange(w) - w // 2).abs()
     distance = torch.maximum(down.unsqueeze(1), across)
     rings = 1 / torch.arange(1, max(h // 2, w // 2) + 2, dtype=torch.float64).square()

@@ -21,6 +21,8 @@ TOLERANCE = 1e-6  # rounding that a point may be outside its ball (relative to e
 
 @runtime_checkable
 class Ball(Protocol):
+    """The perturbations that an attacker may use."""
+
     @property
     def eps(self) -> Radius: ...
     def sample(self, x: Images, noise: Noise) -> Images:
@@ -191,6 +193,7 @@ def step_along_(d: Images, step: Radius, direction: Images) -> Images:
 
 
 def format_radius(value: Radius) -> str:
+    """A radius or a step for people: one number, or the smallest and the largest of many."""
     return f"{value:.4g}" if not isinstance(value, Tensor) else f"{value.min():.4g} to {value.max():.4g}"
 
 
@@ -200,6 +203,7 @@ def pick(value: Radius, rows: Rows) -> float | Float[Tensor, " n"]:
 
 
 def check_radius(eps: Radius) -> None:
+    """Refuse a radius that is negative or not finite."""
     ok = bool((eps >= 0).all() and eps.isfinite().all()) if isinstance(eps, Tensor) else eps >= 0 and math.isfinite(eps)
     if not ok:
         raise ValueError(f"eps must be a finite number, zero or more, in pixel units such as 8/255, but saw {eps}")

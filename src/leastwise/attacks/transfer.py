@@ -115,6 +115,7 @@ def craft_elsewhere(
 
 
 def check_classes(surrogates: tuple[Surrogate, ...], k: int) -> None:
+    """Refuse a surrogate with another number of classes than the target."""
     for one in surrogates:
         seen = one.model.k if isinstance(one.model, Classifier) else k
         if seen != k:

@@ -83,6 +83,7 @@ def ball_of(attack: StoredAttack) -> Any:
 
 
 def is_same_ball(a: StoredAttack, b: StoredAttack) -> bool:
+    """Whether both attacks are known to have one ball."""
     return ball_of(a) is not None and ball_of(a) == ball_of(b)
 
 
@@ -103,6 +104,7 @@ def is_colder(a: StoredAttack, b: StoredAttack) -> bool:
 
 
 def compare_conditions(evidence: Evidence, weaker: str, stronger: str, why: str) -> Sign | None:
+    """The classes that hold significantly more under the stronger attack, if there are any."""
     a, b, y = evidence.correct(weaker), evidence.correct(stronger), evidence.labels
     n = np.bincount(y, minlength=evidence.k)
     only_b, only_a = (np.bincount(y[mask], minlength=evidence.k) for mask in (b & ~a, a & ~b))

@@ -285,6 +285,7 @@ def rebuild_images(
 
 
 def choose_targets(data: Dataset, how: str, seed: int) -> Int[np.ndarray, " n"]:
+    """The class that each image is moved to."""
     if how not in get_args(How):
         raise ValueError(f"targets are chosen as {' or '.join(get_args(How))}, but saw {how!r}")
     return (data.labels + 1) % data.k if how == "next" else draw_below(data.k, data.ids, seed, "target")
@@ -300,6 +301,7 @@ def draw_partners(ids: Int[np.ndarray, " n"], seed: int) -> Int[np.ndarray, " n"
 
 
 def draw_starts(ids: Int[np.ndarray, " n"], source: Dataset, seed: int) -> Int[np.ndarray, " n"]:
+    """For each example the position of a start image in another data set, uniformly."""
     return np.argsort(source.ids)[draw_below(len(source), ids, seed, "start")]
 
 
@@ -309,18 +311,22 @@ def draw_below(n: int, ids: Int[np.ndarray, " m"], seed: int, purpose: str) -> I
 
 
 def to_eight_bits(pixels: Float[np.ndarray, "n c h w"]) -> UInt8[np.ndarray, "n c h w"]:
+    """Pixels in [0, 1] as the nearest of 256 levels."""
     return np.rint(255 * pixels).astype(np.uint8)
 
 
 def check_colour(colour: Sequence[float], channels: int) -> None:
+    """Refuse a colour with another number of channels or values outside [0, 1]."""
     if len(colour) != channels or not all(0 <= value <= 1 for value in colour):
         raise ValueError(f"a colour needs {channels} numbers in 0 … 1, one per channel, but saw {tuple(colour)}")
 
 
 def check_size(size: float) -> None:
+    """Refuse a size that is no share of the image."""
     if not 0 < size < 1:
         raise ValueError(f"the size of a mask is a share of the image between 0 and 1, but saw {size}")
 
 
 def hex_colour(colour: Sequence[float]) -> str:
+    """A colour as web pages write it."""
     return "#" + "".join(f"{round(255 * value):02x}" for value in colour)

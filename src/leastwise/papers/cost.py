@@ -56,6 +56,7 @@ def training_passes(t: Trained) -> int:
 
 
 def audit_passes(m: Measured) -> int:
+    """Every condition on every image, after every epoch if so asked."""
     times = m.model.epochs if m.each_epoch and isinstance(m.model, Trained) else 1
     k, norm = count_classes(m.data), m.threat.norm if m.threat else "linf"
     return count_images(m.data, m.split) * times * sum(condition_passes(name, k, norm) for name in m.conditions)
@@ -94,6 +95,7 @@ def kept_classes(images: ImageSet) -> set[int]:
 
 
 def per_class_counts(name: str, split: str) -> tuple[int, ...]:
+    """The images of each class in a data set's split."""
     if name in IMAGES:
         return (IMAGES[name][split] // 1000,) * 1000
     facts = SOURCES[name].facts

@@ -45,6 +45,7 @@ def count_passes(recipe: Recipe) -> int:
 
 
 def shape_of(arch: str, data: ImageSet) -> tuple[int, int, int]:
+    """The shape of the images that a network gets."""
     found = find_architecture(arch)
     shape = SOURCES[data.name].facts.shape or (found.params.shape if found.params else (3, 224, 224))
     return (3, *shape[1:]) if data.change[:1] == ("coloured",) else shape
@@ -68,4 +69,5 @@ def time_pass(arch: str, shape: tuple[int, int, int], k: int, batch: int, device
 
 
 def total_seconds(recipes: Iterable[Recipe], speed: Speed) -> float:
+    """The seconds of all recipes one after the other."""
     return sum(map(speed.seconds, recipes))

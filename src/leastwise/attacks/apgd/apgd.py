@@ -278,6 +278,7 @@ class Halving:
 
 
 def make_halving(case: Case, rho: float) -> Halving:
+    """The pace at the start of a run in Linf or L2."""
     x, eps = case.x, column(case.ball.eps, case.x)
     first = torch.full((len(x),), torch.inf, dtype=x.dtype, device=x.device)  # the start's score is not a rise
     return Halving(

@@ -104,6 +104,7 @@ def climb(model: nn.Module, case: Case, start: Images, pace: Pace, plan: Plan) -
 
 
 def start_state(case: Case, start: Images) -> AscentState:
+    """Everybody at the start of a run."""
     return AscentState(
         rows=torch.arange(len(start), device=start.device),
         y=case.y,

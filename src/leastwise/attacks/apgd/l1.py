@@ -54,6 +54,7 @@ class Sparse:
 
 
 def make_sparse(x: Images, start: Images, eps: PerExample) -> Sparse:
+    """The pace at the start of a phase."""
     return Sparse(x, eps, step=eps, changed=changed_pixels(x, start))
 
 
@@ -70,6 +71,7 @@ def phases(steps: int) -> tuple[tuple[int, int], ...]:
 
 
 def changed_pixels(x: Images, at: Images) -> Labels:
+    """How many pixels of each point are not those of its image."""
     return (at != x).flatten(1).sum(dim=1)
 
 

@@ -207,6 +207,7 @@ def search_boundary(attack: FAB, model: nn.Module, x: Images, y: Labels, noise: 
 
 
 def most_likely(targets: int, z: Logits, y: Labels) -> Int[Tensor, "b t"]:
+    """The classes other than the label that rank highest."""
     return other_logits(z, y).topk(min(targets, z.shape[1] - 1), dim=1).indices
 
 

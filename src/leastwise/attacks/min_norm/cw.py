@@ -131,6 +131,7 @@ class CWInf(CarliniWagner):
 
 
 def check_settings(attack: CarliniWagner, kind: type) -> None:
+    """Refuse settings that make no sense."""
     counts = {"the number of iterations": attack.iterations, "the number of searches": attack.searches}
     positive = {"lr": attack.lr, "c": attack.c, "patience": attack.patience}
     check_search(attack.ball, (kind,), attack.keep, counts, positive)
@@ -141,6 +142,7 @@ def check_settings(attack: CarliniWagner, kind: type) -> None:
 
 
 def describe_budget(attack: CarliniWagner) -> str:
+    """The part of an attack's description that says how long it searches."""
     sure = f" with confidence {attack.confidence:g}" if attack.confidence else ""
     return f"{attack.searches} searches of {attack.iterations} iterations of lr {attack.lr:g}{sure}"
 

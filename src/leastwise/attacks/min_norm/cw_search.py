@@ -105,6 +105,7 @@ def descend(attack: CarliniWagner, model: nn.Module, x: Images, y: Labels) -> tu
 
 
 def start_descent(attack: CarliniWagner, x: Images, y: Labels, bound: tuple[Tensor, ...]) -> Descent:
+    """Everybody at the image, with the first c."""
     number = torch.zeros(len(x), dtype=x.dtype, device=x.device)
     w = before_tanh(x)
     return Descent(
@@ -150,6 +151,7 @@ def iterate(
 
 
 def is_confident(attack: CarliniWagner, goal: Goal, z: Logits, y: Labels, bound: tuple[Tensor, ...]) -> Mask:
+    """Where the goal is reached by the margin that is asked for."""
     return goal.reached(z, y, *bound) & (goal.score(z, *bound) >= attack.confidence)
 
 
@@ -164,10 +166,12 @@ def step_adam(attack: CarliniWagner, now: Descent, gradient: Images) -> Labels:
 
 
 def before_tanh(x: Images) -> Images:
+    """The point of tanh space that stands for an image."""
     return ((2 * x - 1) * SHRINK).atanh()
 
 
 def after_tanh(w: Images) -> Images:
+    """The image that a point of tanh space stands for."""
     return (w.tanh() + 1) / 2
 
 

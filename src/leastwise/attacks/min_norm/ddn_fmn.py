@@ -200,6 +200,7 @@ class FMN(RadiusSearch):
 
 
 def cosine(first: float, last: float, t: int, steps: int) -> float:
+    """Half a cosine from the first value to the last, at step t."""
     return last + (first - last) * (1 + math.cos(math.pi * t / steps)) / 2
 
 
@@ -253,6 +254,7 @@ def median_distance(distance: PerExample, y: Labels, k: int) -> PerClass:
 
 
 def median(values: Float[Tensor, " n"]) -> Float[Tensor, ""]:
+    """The median, where two infinities have infinity between them."""
     if len(values) == 0:
         return values.new_tensor(math.nan)
     ordered = values.sort().values

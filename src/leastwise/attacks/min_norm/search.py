@@ -96,6 +96,7 @@ class SearchRecord:
 def check_search(
     ball: Ball, kinds: tuple[type, ...], keep: str, counts: dict[str, int], positive: dict[str, float]
 ) -> None:
+    """Refuse a ball of another norm and settings that make no sense."""
     if not isinstance(ball, kinds):
         names = " or ".join(kind.__name__ for kind in kinds)
         raise ValueError(f"this attack measures distance in {names}, but saw {ball}")
@@ -110,6 +111,7 @@ def check_search(
 
 
 def check_target(target: Rows | None, y: Labels) -> None:
+    """Refuse targets that are not one per image."""
     if target is not None and len(target) != len(y):
         raise ValueError(f"there must be one target class per image, but saw {len(target)} for {len(y)} images")
 

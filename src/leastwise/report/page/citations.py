@@ -34,10 +34,12 @@ class CitedWork:
 
 
 def escape_bibtex(value: str) -> str:
+    """Text that BibTeX takes as it is."""
     return value.replace("&", r"\&").replace("%", r"\%")
 
 
 def arxiv_link(number: str) -> str:
+    """The address of a paper on arXiv."""
     return f"https://arxiv.org/abs/{number}"
 
 
@@ -260,4 +262,5 @@ def find_works(conditions: Iterable[str], comparing: bool) -> tuple[CitedWork, .
 
 
 def make_bibtex(works: Iterable[CitedWork]) -> str:
+    """The entries of several works as one file."""
     return "\n\n".join(work.bibtex for work in works) + "\n"
