@@ -59,7 +59,7 @@ def test_a7_expected_step_is_the_gradient() -> None:
     v = front.mean[:, None] + attack.sigma * sign[:, :, None, None, None] * e
     score = (v * gradient[:, None]).sum(dim=(2, 3, 4))
     finite = torch.ones_like(score, dtype=torch.bool)
-    moved = (move_mean(attack, front, e, sign, Survey(score, finite, ~finite)).mean - front.mean).flatten(1)
+    moved = (move_mean(attack, front, e=e, sign=sign, seen=Survey(score, finite, ~finite)).mean - front.mean).flatten(1)
     assert bool((nn.functional.cosine_similarity(moved, gradient.flatten(1)) > 0.9).all())
     along = (moved * nn.functional.normalize(gradient.flatten(1))).sum(1)
     assert along.tolist() == pytest.approx([attack.lr / attack.sigma] * 6, rel=0.1)
@@ -75,7 +75,7 @@ def test_a7_expected_step_on_a_quadratic_score_is_the_gradient() -> None:
     v = front.mean[:, None] + attack.sigma * sign[:, :, None, None, None] * e
     score = -(v - centre[:, None]).square().sum(dim=(2, 3, 4))
     finite = torch.ones_like(score, dtype=torch.bool)
-    moved = (move_mean(attack, front, e, sign, Survey(score, finite, ~finite)).mean - front.mean).flatten(1)
+    moved = (move_mean(attack, front, e=e, sign=sign, seen=Survey(score, finite, ~finite)).mean - front.mean).flatten(1)
     assert bool((nn.functional.cosine_similarity(moved, (centre - front.mean).flatten(1)) > 0.9).all())
 
 
@@ -116,7 +116,7 @@ def test_a7_equal_rewards_move_nothing(value: float) -> None:
     attack = NAttack(population=300)
     front = start_state(attack, nn.Flatten(), x, torch.zeros(1, dtype=torch.int64), noise_for(x))
     e, sign = directions(front, 300, 0), own_signs(front, 300, 0)
-    assert torch.equal(move_mean(attack, front, e, sign, Survey(reward, finite, ~finite)).mean, front.mean)
+    assert torch.equal(move_mean(attack, front, e=e, sign=sign, seen=Survey(reward, finite, ~finite)).mean, front.mean)
 
 
 def test_a7_rewards_that_are_not_finite_have_no_say() -> None:
@@ -131,7 +131,7 @@ def test_a7_reward_is_half_the_hinged_difference_of_log_probabilities() -> None:
     model, x, y = few(5)
     front = start_state(SMALL, model, x, y, noise_for(x))
     e, sign = directions(front, 12, 0), own_signs(front, 12, 0)
-    seen = survey(SMALL, model, front, e, sign)
+    seen = survey(SMALL, model, front, e=e, sign=sign)
     for n in range(5):
         for k in range(12):
             v = front.mean[n] + 0.1 * sign[n, k] * e[k]
@@ -147,7 +147,7 @@ def test_how_many_images_go_at_once_changes_nothing(monkeypatch: pytest.MonkeyPa
     model, x, y = few(5)
     front = start_state(SMALL, model, x, y, noise_for(x))
     e, sign = directions(front, 12, 0), own_signs(front, 12, 0)
-    whole = survey(SMALL, model, front, e, sign)
+    whole = survey(SMALL, model, front, e=e, sign=sign)
     sizes = []
 
     def counting(model: nn.Module, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -156,7 +156,7 @@ def test_how_many_images_go_at_once_changes_nothing(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(module, "ask", counting)
     monkeypatch.setattr(module, "IMAGES", images)
-    parts = survey(SMALL, model, front, e, sign)
+    parts = survey(SMALL, model, front, e=e, sign=sign)
     assert torch.allclose(parts.reward, whole.reward, atol=1e-9)
     assert max(sizes) == min(images, 60) and sum(sizes) == 60
 

@@ -119,7 +119,7 @@ def legal_points(attack: ExternalAttack, x: Images, found: Images) -> Images:
 
 
 def from_foolbox(
-    attack: Any, ball: Ball, version: str | MissingVersion = MISSING, name: str = "", gradients: bool = True
+    attack: Any, ball: Ball, version: str | MissingVersion = MISSING, *, name: str = "", gradients: bool = True
 ) -> ExternalAttack:
     """A Foolbox attack such as `foolbox.attacks.LinfPGD(steps=20)`, with the ball's eps.
 
@@ -141,6 +141,7 @@ def from_art(
     make: Callable[[Any], Any],
     ball: Ball,
     version: str | MissingVersion = MISSING,
+    *,
     name: str = "art",
     outside: Outside = "refuse",
     gradients: bool = True,

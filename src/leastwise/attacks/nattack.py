@@ -100,27 +100,27 @@ class NAttack(GoalAttack):
 
         if early:
             forwards += len(x)
-            front = look(self.goal, model, front, x, 0, found)
+            front = look(self.goal, model, front, point=x, steps=0, found=found)
         for t in range(self.steps):
             if early and t % EVERY == 0:
                 forwards += len(front.rows)
-                front = look(self.goal, model, front, image_of(front, front.mean), t, found)
+                front = look(self.goal, model, front, point=image_of(front, front.mean), steps=t, found=found)
             if len(front.rows) == 0:
                 break
             e, sign = directions(front, self.population, t), own_signs(front, self.population, t)
-            seen = survey(self, model, front, e, sign)
+            seen = survey(self, model, front, e=e, sign=sign)
             forwards += len(front.rows) * self.population
-            here, front = front, move_mean(self, front, e, sign, seen)
+            here, front = front, move_mean(self, front, e=e, sign=sign, seen=seen)
             if self.take_samples and bool(seen.reached.any()):
                 forwards += len(front.rows)
                 first = seen.reached.int().argmax(dim=1, keepdim=True)  # 0 where there is none: a query wasted
                 sample = here.mean + self.sigma * images_of(sign.gather(1, first)) * e[first.squeeze(1)]
-                front = look(self.goal, model, front, image_of(here, sample), t + 1, found)
+                front = look(self.goal, model, front, point=image_of(here, sample), steps=t + 1, found=found)
 
         if len(front.rows) > 0:
             forwards += len(front.rows)
             found.x_adv[front.rows] = image_of(front, front.mean)
-            look(self.goal, model, front, found.x_adv[front.rows], self.steps, found)
+            look(self.goal, model, front, point=found.x_adv[front.rows], steps=self.steps, found=found)
         return make_outcome(
             found.x_adv, found.step != NEVER, found.step, forwards=forwards, backwards=0, trouble=found.trouble
         )
@@ -177,7 +177,7 @@ def image_of(front: NAttackState, v: Images) -> Images:
 
 
 def look(
-    goal: Goal, model: nn.Module, front: NAttackState, point: Images, steps: int, found: QueryRecord
+    goal: Goal, model: nn.Module, front: NAttackState, *, point: Images, steps: int, found: QueryRecord
 ) -> NAttackState:
     """Ask at one point per example, note who is fooled there, and let them go."""
     if len(front.rows) == 0:  # not every model takes an empty batch
@@ -205,7 +205,7 @@ def own_signs(front: NAttackState, population: int, t: int) -> Samples:
     return (front.noise.fork("signs", t).uniform((population,), front.x.dtype) < 0.5).to(front.x.dtype).mul_(2).sub_(1)
 
 
-def survey(attack: NAttack, model: nn.Module, front: NAttackState, e: Directions, sign: Samples) -> Survey:
+def survey(attack: NAttack, model: nn.Module, front: NAttackState, *, e: Directions, sign: Samples) -> Survey:
     """The rewards of all samples, some images at a time."""
     b, n = sign.shape
     at_once = max(1, min(IMAGES, VALUES // front.x[0].numel()))
@@ -219,7 +219,7 @@ def survey(attack: NAttack, model: nn.Module, front: NAttackState, e: Directions
     return Survey(*(torch.cat(part).view(b, n) for part in zip(*parts, strict=True)))
 
 
-def move_mean(attack: NAttack, front: NAttackState, e: Directions, sign: Samples, seen: Survey) -> NAttackState:
+def move_mean(attack: NAttack, front: NAttackState, *, e: Directions, sign: Samples, seen: Survey) -> NAttackState:
     """Move the mean to where the rewards are."""
     weight = (advantages(seen.reward, seen.finite) * sign).to(e.dtype)
     pull = (weight @ e.flatten(1)).view_as(front.x)

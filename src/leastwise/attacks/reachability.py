@@ -39,6 +39,7 @@ def reach(
     y: Labels,
     attack: Attack,
     noise: Noise,
+    *,
     classes: tuple[int, ...] | None = None,
     batch: int = BATCH,
 ) -> Reach:

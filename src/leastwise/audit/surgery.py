@@ -194,6 +194,7 @@ def match_features(
     data: Dataset,
     model: nn.Module,
     seed: int = 0,
+    *,
     steps: int = 1000,
     step: float = 0.1,
     start: Dataset | None = None,
@@ -225,7 +226,9 @@ def match_features(
         return attack.perturb(features, source.batch(partner[positions]).x.to(device), batch.y, noise)
 
     return replace(
-        data, images=rebuild_images(data, features, craft, seed, batch_size, device, watch), rows=np.arange(len(data))
+        data,
+        images=rebuild_images(data, features, craft, seed=seed, batch_size=batch_size, device=device, watch=watch),
+        rows=np.arange(len(data)),
     )
 
 
@@ -233,6 +236,7 @@ def make_targeted_set(
     data: Dataset,
     model: nn.Module,
     seed: int = 0,
+    *,
     how: How = "random",
     ball: Ball = L2(0.5),
     step: float = 0.1,
@@ -257,7 +261,7 @@ def make_targeted_set(
         goal = Targeted(torch.from_numpy(target[positions]).to(device))
         return PGD(ball, goal, step, steps, start=Zero(), keep="last").perturb(classifier, batch.x, batch.y, noise)
 
-    images = rebuild_images(data, classifier, craft, seed, batch_size, device, watch)
+    images = rebuild_images(data, classifier, craft, seed=seed, batch_size=batch_size, device=device, watch=watch)
     return replace(data, images=images, labels=target, rows=np.arange(len(data)))
 
 
@@ -265,6 +269,7 @@ def rebuild_images(
     data: Dataset,
     model: nn.Module,
     craft: Callable[[Batch, np.ndarray, Noise], Images],
+    *,
     seed: int,
     batch_size: int,
     device: str,

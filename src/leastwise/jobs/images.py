@@ -84,7 +84,7 @@ def read_images(
         raise ValueError(f"images changed by {images.change} are made with a network: give the one to use")
     match images.change:
         case ("matched",):
-            return match_features(data, made_with, seed, images.search_steps, device=device)
+            return match_features(data, made_with, seed, steps=images.search_steps, device=device)
         case ("targeted_set", "random"):
             return make_targeted_set(data, made_with, seed, steps=images.search_steps, device=device)
     raise ValueError(f"there is no change {images.change} of images: see `leastwise.audit.surgery`")

@@ -150,27 +150,27 @@ def run_untargeted(attack: APGD, model: nn.Module, x: Images, y: Labels, noise: 
     case = Case(attack.goal, attack.goal.bind(model, x, y), x, y, attack.ball, noise)
     found = nothing_found(x, y)._replace(forwards=len(x) * attack.goal.clean_forwards)
     if attack.keep == "fooled":
-        seen = look(model, case.goal, x, case.bound, attack.eot, climbing=False)
+        seen = look(model, case.goal, x, bound=case.bound, passes=attack.eot, climbing=False)
         wrong = ~seen.broken & case.goal.reached(seen.z, y, *case.bound)
         forwards = found.forwards + len(x) * attack.eot
         found = make_outcome(
             x.clone(), wrong, torch.zeros_like(y), forwards=forwards, backwards=0, trouble=seen.trouble
         )
-    return run_all(attack, model, case, None, found)
+    return run_all(attack, model, case, ranked=None, found=found)
 
 
 def run_targeted(attack: APGD, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
     """Toward the classes that the clean image ranks highest."""
-    seen = look(model, CE(), x, (y,), attack.eot, climbing=False)
+    seen = look(model, CE(), x, bound=(y,), passes=attack.eot, climbing=False)
     wrong = ~seen.broken & is_mistaken(seen.z, y) if attack.keep == "fooled" else torch.zeros_like(seen.broken)
     found = make_outcome(
         x.clone(), wrong, torch.zeros_like(y), forwards=len(x) * attack.eot, backwards=0, trouble=seen.trouble
     )
     ranked = other_logits(seen.z, y).topk(min(attack.targets, seen.z.shape[1] - 1), dim=1).indices
-    return run_all(attack, model, Case(attack.goal, (y,), x, y, attack.ball, noise), ranked, found)
+    return run_all(attack, model, Case(attack.goal, (y,), x, y, attack.ball, noise), ranked=ranked, found=found)
 
 
-def run_all(attack: APGD, model: nn.Module, case: Case, ranked: Ranked | None, found: Outcome) -> Outcome:
+def run_all(attack: APGD, model: nn.Module, case: Case, *, ranked: Ranked | None, found: Outcome) -> Outcome:
     """Every target and restart on what is not fooled. When few are left, several runs share their passes."""
     total = attack.restarts * (1 if ranked is None else ranked.shape[1])
     number, run = 0, run_l1 if isinstance(attack.ball, L1) else run_momentum
@@ -179,13 +179,15 @@ def run_all(attack: APGD, model: nn.Module, case: Case, ranked: Ranked | None, f
         if len(rows) == 0:
             break
         count = runs_per_pass(total - number, len(rows), max(attack.room, len(case.x)))
-        more = run(attack, model, place_side_by_side(attack, case, ranked, rows, number, count))
-        found = merge_runs(found, rows, more, number, attack.steps)
+        more = run(
+            attack, model, place_side_by_side(attack, case, ranked=ranked, rows=rows, number=number, count=count)
+        )
+        found = merge_runs(found, rows, more, number=number, steps=attack.steps)
         number += count
     return found
 
 
-def place_side_by_side(attack: APGD, case: Case, ranked: Ranked | None, rows: Rows, number: int, count: int) -> Case:
+def place_side_by_side(attack: APGD, case: Case, *, ranked: Ranked | None, rows: Rows, number: int, count: int) -> Case:
     """The case of `rows` in the runs from `number` on, one run behind the other."""
     runs = torch.arange(number, number + count, device=rows.device).repeat_interleave(len(rows))
     here = pick_rows(case, rows.repeat(count))
@@ -195,13 +197,13 @@ def place_side_by_side(attack: APGD, case: Case, ranked: Ranked | None, rows: Ro
     return replace(here, noise=here.noise.fork("start", runs))
 
 
-def merge_runs(found: Outcome, rows: Rows, more: Outcome, number: int, steps: int) -> Outcome:
+def merge_runs(found: Outcome, rows: Rows, more: Outcome, *, number: int, steps: int) -> Outcome:
     """What is known after runs that were made side by side, as if they had been made one after the other."""
     found = found._replace(forwards=found.forwards + more.forwards, backwards=found.backwards + more.backwards)
     for place, first in enumerate(range(0, len(more.fooled), len(rows))):
         still = rows_of(~found.fooled[rows])
         part = pick_outcome(more, first + still)._replace(forwards=0, backwards=0)
-        found = merge_run(found, rows[still], part, (number + place) * steps)
+        found = merge_run(found, rows[still], part, begun=(number + place) * steps)
     return found
 
 
@@ -215,7 +217,7 @@ def run_momentum(attack: APGD, model: nn.Module, case: Case) -> Outcome:
         u = unit(draw.normal(tuple(x.shape[1:]), x.dtype))
     start = (x + column(case.ball.eps, x) * u).clamp(0, 1)
     plan = Plan(attack.steps, checkpoints(attack.steps), attack.eot, leave=attack.keep == "fooled")
-    return climb(model, case, start, make_halving(case, attack.rho), plan)
+    return climb(model, case, start=start, pace=make_halving(case, attack.rho), plan=plan)
 
 
 def run_l1(attack: APGD, model: nn.Module, case: Case) -> Outcome:
@@ -226,8 +228,8 @@ def run_l1(attack: APGD, model: nn.Module, case: Case) -> Outcome:
     for times, steps in phases(attack.steps):
         start = project_onto_ball_and_box(x, found.x_adv - x, times * eps)
         plan = Plan(steps, check_steps(steps), attack.eot, leave=attack.keep == "fooled", counts=times == 1)
-        more = climb(model, case, start, make_sparse(x, start, times * eps), plan)
-        found, begun = merge_run(found, everyone, more, begun), begun + steps
+        more = climb(model, case, start=start, pace=make_sparse(x, start, times * eps), plan=plan)
+        found, begun = merge_run(found, everyone, more, begun=begun), begun + steps
     return found
 
 
@@ -236,7 +238,7 @@ def nothing_found(x: Images, y: Labels) -> Outcome:
     return make_outcome(x, torch.zeros_like(y, dtype=torch.bool), y, forwards=0, backwards=0)
 
 
-def merge_run(found: Outcome, rows: Rows, more: Outcome, begun: int) -> Outcome:
+def merge_run(found: Outcome, rows: Rows, more: Outcome, *, begun: int) -> Outcome:
     """What is known after one more run on `rows`, of the same attack, which took `begun` steps before."""
     step = torch.where(more.fooled, more.step + begun, NEVER)
     return merge_outcomes(found, rows, more._replace(step=step), number=0)

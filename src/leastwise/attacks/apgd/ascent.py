@@ -69,14 +69,14 @@ class AscentState:
     trouble: Labels
 
 
-def climb(model: nn.Module, case: Case, start: Images, pace: Pace, plan: Plan) -> Outcome:
+def climb(model: nn.Module, case: Case, *, start: Images, pace: Pace, plan: Plan) -> Outcome:
     """One run. The misclassified end at their last misclassified point, the others at their best."""
     front = start_state(case, start)
     x_adv, step, trouble = torch.empty_like(start), torch.full_like(case.y, NEVER), torch.zeros_like(case.y)
     forwards, backwards, checked = 0, 0, 0
     for t in range(plan.steps + 1):
         climbing = t < plan.steps  # no step follows the last point, so it needs no gradient
-        seen = look(model, case.goal, front.at, front.bound, plan.eot, climbing)
+        seen = look(model, case.goal, front.at, bound=front.bound, passes=plan.eot, climbing=climbing)
         forwards += plan.eot * len(front.rows)
         backwards += plan.eot * len(front.rows) * climbing
         score = torch.where(seen.broken, -torch.inf, seen.score)
@@ -136,7 +136,7 @@ def return_to_best(front: AscentState, back: Mask) -> AscentState:
     return replace(front, at=at, gradient=torch.where(rows, front.best_gradient, front.gradient))
 
 
-def look(model: nn.Module, goal: Goal, at: Images, bound: tuple[Tensor, ...], passes: int, climbing: bool) -> Slope:
+def look(model: nn.Module, goal: Goal, at: Images, *, bound: tuple[Tensor, ...], passes: int, climbing: bool) -> Slope:
     """What the model says at a point, on average over its passes. Without a need to climb: no gradient."""
     see = slope if climbing else glance
     seen = see(model, goal, at, bound)

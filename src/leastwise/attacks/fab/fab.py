@@ -195,7 +195,7 @@ def search_boundary(attack: FAB, model: nn.Module, x: Images, y: Labels, noise: 
         # A restart begins at what the runs before it have found, so it cannot be made beside them.
         waiting = total - number if attack.restarts == 1 else 1
         count = runs_per_pass(waiting, len(rows), max(attack.room, len(x)))
-        front = place_side_by_side(attack, model, x, y, ranked, rows, number, count)
+        front = place_side_by_side(attack, model, x, y, ranked=ranked, rows=rows, number=number, count=count)
         own = BoundaryRecord.of(front.x, found.eps[rows.repeat(count)])
         if number % attack.restarts > 0:
             own.distance.copy_(found.distance[rows])
@@ -216,6 +216,7 @@ def place_side_by_side(
     model: nn.Module,
     x: Images,
     y: Labels,
+    *,
     ranked: Int[Tensor, "b t"] | None,
     rows: Rows,
     number: int,

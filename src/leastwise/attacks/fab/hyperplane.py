@@ -37,9 +37,9 @@ def step_onto(ball: Ball, points: Points, w: Normals, gap: Gaps) -> Points:
     feasible = need <= work.sum(dim=2)
     match ball:
         case Linf():
-            moved = raise_level(room, weight, torch.ones_like(scale), torch.where(feasible, need, 0), work)
+            moved = raise_level(room, weight, torch.ones_like(scale), need=torch.where(feasible, need, 0), work=work)
         case L2():
-            moved = raise_level(room, weight, weight, torch.where(feasible, need, 0), work)
+            moved = raise_level(room, weight, weight, need=torch.where(feasible, need, 0), work=work)
         case L1():
             moved = fill_largest_first(room, weight, need)
         case _:
@@ -49,7 +49,7 @@ def step_onto(ball: Ball, points: Points, w: Normals, gap: Gaps) -> Points:
     return moved.mul_(direction)
 
 
-def raise_level(room: Points, weight: Normals, rate: Float[Tensor, "n _"], need: Gaps, work: Points) -> Points:
+def raise_level(room: Points, weight: Normals, rate: Float[Tensor, "n _"], *, need: Gaps, work: Points) -> Points:
     """min(level · rate, room) at the level where its product with the weights is what is needed.
 
     `work` is memory to write to: allocating so much would take longer than the arithmetic.

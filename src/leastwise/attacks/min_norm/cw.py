@@ -134,7 +134,7 @@ def check_settings(attack: CarliniWagner, kind: type) -> None:
     """Refuse settings that make no sense."""
     counts = {"the number of iterations": attack.iterations, "the number of searches": attack.searches}
     positive = {"lr": attack.lr, "c": attack.c, "patience": attack.patience}
-    check_search(attack.ball, (kind,), attack.keep, counts, positive)
+    check_search(attack.ball, (kind,), keep=attack.keep, counts=counts, positive=positive)
     if attack.bisections < 0 or not attack.confidence >= 0:
         raise ValueError(
             f"bisections and confidence must be zero or more, but saw {attack.bisections} and {attack.confidence}"

@@ -95,7 +95,7 @@ def descend(attack: CarliniWagner, model: nn.Module, x: Images, y: Labels) -> tu
     passes = taken = 0
     while len(now.rows) > 0:
         passes += len(now.rows)
-        now = iterate(attack, model, goal, now, record, taken)
+        now = iterate(attack, model, goal, now=now, record=record, taken=taken)
         taken += 1
         done = record.done(now.rows, keep) | (now.search >= attack.searches)
         if bool(done.any()):
@@ -129,13 +129,13 @@ def start_descent(attack: CarliniWagner, x: Images, y: Labels, bound: tuple[Tens
 
 
 def iterate(
-    attack: CarliniWagner, model: nn.Module, goal: Goal, now: Descent, record: SearchRecord, taken: int
+    attack: CarliniWagner, model: nn.Module, goal: Goal, *, now: Descent, record: SearchRecord, taken: int
 ) -> Descent:
     """One iteration of Adam for everyone, each at its own."""
     at = after_tanh(now.w)
     distance = attack.ball.norm(at - now.x)
     seen = slope(model, goal, at, now.bound)
-    hit = ~seen.broken & is_confident(attack, goal, seen.z, now.y, now.bound)
+    hit = ~seen.broken & is_confident(attack, goal, z=seen.z, y=now.y, bound=now.bound)
     record.note(now.rows, distance, at, hit, seen.trouble, taken)
 
     short = (attack.confidence - seen.score).clamp_min(0)
@@ -150,7 +150,7 @@ def iterate(
     return attack.advance(replace(now, t=t, checked=checked), at, hit=hit, distance=distance, over=over)
 
 
-def is_confident(attack: CarliniWagner, goal: Goal, z: Logits, y: Labels, bound: tuple[Tensor, ...]) -> Mask:
+def is_confident(attack: CarliniWagner, goal: Goal, *, z: Logits, y: Labels, bound: tuple[Tensor, ...]) -> Mask:
     """Where the goal is reached by the margin that is asked for."""
     return goal.reached(z, y, *bound) & (goal.score(z, *bound) >= attack.confidence)
 
@@ -217,7 +217,7 @@ def pull_back(
         middle = (low + high) / 2
         at = x + column(middle, x) * far
         z, finite = ask(model, at)
-        hit = finite & is_confident(attack, goal, z, y, bound)
+        hit = finite & is_confident(attack, goal, z=z, y=y, bound=bound)
         record.note(rows, attack.ball.norm(at - x), at, hit, torch.where(finite, FINE, BROKEN), taken)
         low, high = torch.where(hit, low, middle), torch.where(hit, middle, high)
     return attack.bisections * len(rows)

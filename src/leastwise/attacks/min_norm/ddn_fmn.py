@@ -115,7 +115,7 @@ class DDN(RadiusSearch):
 
     def __post_init__(self) -> None:
         positive = {"gamma": self.gamma, "the first radius": self.start, "the step": self.step}
-        check_search(self.ball, (L2,), self.keep, {"the number of steps": self.steps}, positive)
+        check_search(self.ball, (L2,), keep=self.keep, counts={"the number of steps": self.steps}, positive=positive)
 
     def __str__(self) -> str:
         return f"DDN, {self.steps} steps, {self.ball}, {describe_search(self.keep, self.target)}"
@@ -169,7 +169,9 @@ class FMN(RadiusSearch):
 
     def __post_init__(self) -> None:
         positive = {"gamma": self.gamma, "the step": self.step}
-        check_search(self.ball, tuple(DUAL), self.keep, {"the number of steps": self.steps}, positive)
+        check_search(
+            self.ball, tuple(DUAL), keep=self.keep, counts={"the number of steps": self.steps}, positive=positive
+        )
 
     def __str__(self) -> str:
         return f"FMN, {self.steps} steps, {self.ball}, {describe_search(self.keep, self.target)}"

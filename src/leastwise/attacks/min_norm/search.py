@@ -94,7 +94,7 @@ class SearchRecord:
 
 
 def check_search(
-    ball: Ball, kinds: tuple[type, ...], keep: str, counts: dict[str, int], positive: dict[str, float]
+    ball: Ball, kinds: tuple[type, ...], *, keep: str, counts: dict[str, int], positive: dict[str, float]
 ) -> None:
     """Refuse a ball of another norm and settings that make no sense."""
     if not isinstance(ball, kinds):
