@@ -20,8 +20,7 @@ from torch.nn import functional as F
 
 from leastwise.attacks.goals import KL
 from leastwise.attacks.pgd import PGD
-from leastwise.attacks.starts import Gaussian
-from leastwise.attacks.threats import Linf
+from leastwise.attacks.threats import Gaussian, Linf
 from leastwise.data.dataset import Dataset
 from leastwise.models.zoo.registry import build
 from leastwise.training.base import Seen, Terms

@@ -15,8 +15,7 @@ from torch import nn
 from leastwise.attacks.base import BROKEN, FINE, NEVER
 from leastwise.attacks.external import MISSING, ExternalAttack, from_art, from_foolbox, seed_generators
 from leastwise.attacks.pgd import PGD
-from leastwise.attacks.starts import Zero
-from leastwise.attacks.threats import L2, Ball, Linf
+from leastwise.attacks.threats import L2, Ball, Linf, Zero
 from leastwise.core.recipe import canonical_json, recipe_key
 from leastwise.models.classifier import Classifier
 from leastwise.models.zoo.registry import build

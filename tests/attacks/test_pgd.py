@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from leastwise.attacks.apgd.apgd import APGD
-from leastwise.attacks.base import BROKEN, FINE, FLAT, NEVER, Attack
+from leastwise.attacks.base import BROKEN, FINE, FLAT, NEVER, Attack, Clean
 from leastwise.attacks.choices import Keep
-from leastwise.attacks.clean import Clean
 from leastwise.attacks.combine import Cascade, Grid, Restarts
 from leastwise.attacks.fab.fab import FAB
 from leastwise.attacks.goals import CE, DLR, KL, Goal, Margin, Targeted
@@ -22,9 +21,8 @@ from leastwise.attacks.nattack import NAttack
 from leastwise.attacks.pgd import PGD, fgsm, r_fgsm
 from leastwise.attacks.registry import NAMES, make_attack
 from leastwise.attacks.square import Square
-from leastwise.attacks.starts import Gaussian, Start, Uniform, Zero
 from leastwise.attacks.surrogate import make_surrogate
-from leastwise.attacks.threats import L1, L2, Ball, Linf
+from leastwise.attacks.threats import L1, L2, Ball, Gaussian, Linf, Start, Uniform, Zero
 from leastwise.core.losses import kl, margin
 from leastwise.core.noise import Noise
 from leastwise.models.classifier import Classifier, inference

@@ -8,8 +8,7 @@ import pytest
 from torch import nn
 
 import leastwise.attacks
-from leastwise.attacks.base import Attack, CombinedAttack, Passes
-from leastwise.attacks.clean import Clean
+from leastwise.attacks.base import Attack, Clean, CombinedAttack, Passes
 from leastwise.attacks.external import ExternalAttack
 from leastwise.attacks.min_norm.search import NearestMistake
 from leastwise.attacks.naming import AttackName, Threat

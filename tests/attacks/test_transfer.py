@@ -14,9 +14,8 @@ from leastwise.attacks.choices import Keep
 from leastwise.attacks.combine import Cascade, Restarts
 from leastwise.attacks.goals import CE, DLR, KL, Targeted
 from leastwise.attacks.pgd import PGD
-from leastwise.attacks.starts import Gaussian
 from leastwise.attacks.surrogate import Surrogate, make_surrogate
-from leastwise.attacks.threats import L2, Linf
+from leastwise.attacks.threats import L2, Gaussian, Linf
 from leastwise.attacks.transfer import Ensemble, Transfer
 from leastwise.core.recipe import canonical_json, recipe_key
 from leastwise.models.classifier import Classifier, wrap

@@ -12,8 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from leastwise.attacks.base import NEVER
-from leastwise.attacks.clean import Clean
+from leastwise.attacks.base import NEVER, Clean
 from leastwise.attacks.naming import Threat
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.registry import make_attack

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from torch import Tensor, nn
 
-from leastwise.attacks.clean import Clean
+from leastwise.attacks.base import Clean
 from leastwise.attacks.combine import Restarts
 from leastwise.attacks.goals import CE
 from leastwise.attacks.naming import Threat

@@ -14,7 +14,7 @@ LIGHT = (
     "leastwise.core.recipe",
     "leastwise.core.text",
     "leastwise.statistics.gate.decide",
-    "leastwise.statistics.game",
+    "leastwise.statistics.worst_class",
     "leastwise.statistics.paired",
     "leastwise.statistics.power",
     "leastwise.statistics.race",

@@ -11,8 +11,7 @@ from torch import nn
 
 from leastwise.attacks.goals import Goal, Match, Targeted
 from leastwise.attacks.pgd import PGD
-from leastwise.attacks.starts import Zero
-from leastwise.attacks.threats import L2
+from leastwise.attacks.threats import L2, Zero
 from leastwise.audit.surgery import (
     Features,
     choose_targets,

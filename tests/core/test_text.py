@@ -2,7 +2,7 @@
 
 import json
 
-from leastwise.core.json_values import finite_or_none, with_nulls
+from leastwise.core.files import finite_or_none, with_nulls
 from leastwise.core.text import (
     did_you_mean,
     error_with_type,

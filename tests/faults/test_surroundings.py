@@ -16,16 +16,7 @@ from leastwise.audit.auditor import Step
 from leastwise.audit.evidence_file import EVIDENCE_FILE
 from leastwise.core.files import LOCK, lock_folder
 from leastwise.jobs.audit_task import AuditTask
-from leastwise.jobs.executor import (
-    LOCAL,
-    AuditPiece,
-    AuditWork,
-    LocalExecutor,
-    LocalSession,
-    LostPiece,
-    PieceResult,
-    WorkSession,
-)
+from leastwise.jobs.executor import AuditWork, LocalAudit, LocalExecutor, LostPiece, PieceListener, PieceResult
 from leastwise.jobs.folder import Clock
 from tests.faults.killable_cluster import account, checked, committed, images, task, wait_for
 
@@ -153,7 +144,7 @@ def test_no_result_depends_on_the_clock(
 def test_a_piece_that_is_computed_twice_counts_once(
     undisturbed: bytes, tmp_path: Path, record_property: Record
 ) -> None:
-    class Twice(LocalSession[AuditPiece, PieceResult | LostPiece]):
+    class Twice(LocalAudit):
         """Gives every result back twice, as a worker that was thought dead may do."""
 
         given: PieceResult | LostPiece | None = None
@@ -170,10 +161,8 @@ def test_a_piece_that_is_computed_twice_counts_once(
 
     class TwiceExecutor(LocalExecutor):
         @contextmanager
-        def open_audit(self, work: AuditWork, listen: object) -> Iterator[WorkSession]:
-            with LOCAL.open_audit(work, lambda *_: None) as session:
-                assert isinstance(session, LocalSession)
-                yield Twice(session.compute)
+        def open_audit(self, work: AuditWork, listen: PieceListener) -> Iterator[Twice]:
+            yield Twice(work, listen)
 
     seen: list[float] = []
     folder = tmp_path / "audit"

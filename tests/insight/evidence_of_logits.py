@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
-from leastwise.attacks.clean import clean_outcome
+from leastwise.attacks.base import clean_outcome
+from leastwise.audit.auditor import make_record
 from leastwise.audit.evidence import Evidence
-from leastwise.audit.measure import make_record
 from leastwise.data.classes import Groups
 
 NAMES = ("ant", "bee", "cow", "dog", "elk")

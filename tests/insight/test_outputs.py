@@ -15,8 +15,8 @@ from leastwise.insight.agreement import (
     mean_rank_correlation,
     rank_correlation,
 )
+from leastwise.insight.confusion import cvc, entropy, find_extremes, rank_by_confidence
 from leastwise.insight.dynamics import measure_convergence, measure_overfitting
-from leastwise.insight.outputs import cvc, entropy, find_extremes, rank_by_confidence
 from tests.insight.evidence_of_logits import evidence_of, random_evidence
 
 K = 5

@@ -5,16 +5,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from leastwise.attacks.clean import Clean
+from leastwise.attacks.base import Clean
 from leastwise.attacks.naming import Threat
 from leastwise.attacks.registry import make_attacks
 from leastwise.attacks.threats import Linf
 from leastwise.data.classes import CIFAR10_GROUPS, CIFAR100_GROUPS
 from leastwise.data.dataset import Dataset
 from leastwise.data.loading import load
-from leastwise.insight.confusion import compare_with_groups, count_confusions, count_inside_groups, measure_symmetry
+from leastwise.insight.confusion import (
+    compare_with_groups,
+    count_confusions,
+    count_inside_groups,
+    cvc,
+    measure_symmetry,
+)
 from leastwise.insight.features import inter_class_similarity, measure_moments, most_similar
-from leastwise.insight.outputs import cvc
 from leastwise.jobs.audit_task import audit
 from leastwise.models.classifier import Classifier
 from leastwise.models.load.dispatch import load_model

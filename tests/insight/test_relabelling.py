@@ -10,14 +10,16 @@ from leastwise.insight.confusion import (
     affinity,
     count_confusions,
     count_inside_groups,
+    cvc,
+    entropy,
     find_communities,
     in_flow,
     measure_symmetry,
     modularity,
+    rank_by_confidence,
 )
 from leastwise.insight.features import Moments, inter_class_similarity, intra_class_variance, mean_logit_similarity
 from leastwise.insight.homing import estimate_homing_gain, measure_homing
-from leastwise.insight.outputs import cvc, entropy, rank_by_confidence
 from tests.insight.evidence_of_logits import NAMES, evidence_of
 
 K, N = 5, 240

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from leastwise.attacks.clean import Clean
+from leastwise.attacks.base import Clean
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Linf
 from leastwise.audit.evidence import SUMMARY_FILE

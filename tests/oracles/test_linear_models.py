@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from leastwise.attacks.base import Outcome
 from leastwise.attacks.goals import CE, Goal, Margin
 from leastwise.attacks.pgd import PGD, fgsm
-from leastwise.attacks.starts import Zero
-from leastwise.attacks.threats import L2, Ball, Linf
+from leastwise.attacks.threats import L2, Ball, Linf, Zero
 from leastwise.core.losses import margin
 from leastwise.core.noise import Noise
 from leastwise.models.classifier import Classifier

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from leastwise.attacks.clean import Clean
+from leastwise.attacks.base import Clean
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import L2, Linf
 from leastwise.audit.auditor import make_auditor

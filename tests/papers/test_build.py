@@ -11,8 +11,7 @@ from leastwise.attacks.combine import Grid
 from leastwise.attacks.corruptions import Corrupted
 from leastwise.attacks.goals import CE, KL
 from leastwise.attacks.pgd import PGD
-from leastwise.attacks.starts import Gaussian, Uniform
-from leastwise.attacks.threats import L2, Linf
+from leastwise.attacks.threats import L2, Gaussian, Linf, Uniform
 from leastwise.audit.evidence import Evidence
 from leastwise.insight.accuracy_drop import drop_shares
 from leastwise.insight.features import inter_class_similarity, measure_moments, own_plane, project_images

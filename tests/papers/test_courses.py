@@ -7,8 +7,7 @@ import pytest
 
 from leastwise.attacks.goals import CE, KL
 from leastwise.attacks.pgd import PGD
-from leastwise.attacks.starts import Gaussian, Uniform
-from leastwise.attacks.threats import L2, Linf
+from leastwise.attacks.threats import L2, Gaussian, Linf, Uniform
 from leastwise.jobs.images import ImageSet
 from leastwise.papers.ahn.exhibits import METHODS
 from leastwise.papers.benz2021 import exhibits as benz2021

@@ -9,7 +9,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from leastwise.attacks.clean import Clean
+from leastwise.attacks.base import Clean
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Linf
 from leastwise.audit.evidence import Evidence

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from leastwise.statistics.intervals import exact_interval
-from leastwise.statistics.pairwise import compare_two_classes
+from leastwise.statistics.intervals import compare_two_classes, exact_interval
 from leastwise.statistics.power import images_against_threshold, images_between_classes, images_on_same_images
 
 

@@ -4,18 +4,20 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from leastwise.statistics.accuracies import (
+from leastwise.statistics.spread import (
     boundary_error,
     cvar,
     false_positive_rate,
     gini,
+    homogeneity,
+    measure_spread,
     nsd_accuracy,
     nsd_error,
     rho,
+    variance_bounds,
     worst_k_mean,
 )
-from leastwise.statistics.accuracies import class_gap as gap
-from leastwise.statistics.spread import homogeneity, measure_spread, variance_bounds
+from leastwise.statistics.spread import class_gap as gap
 
 RESNET = np.array([0.663, 0.767, 0.367, 0.234, 0.365, 0.506, 0.732, 0.646, 0.737, 0.650])
 MNIST_SIZES = np.array([980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009])

@@ -3,14 +3,15 @@
 import numpy as np
 import pytest
 
-from leastwise.statistics.game import pair_game, source_game
 from leastwise.statistics.intervals import exact_interval
 from leastwise.statistics.worst_class import (
     estimate_discrepancy,
     estimate_worst,
     expected_minimum,
     minimum_bounds,
+    pair_game,
     probability_worst,
+    source_game,
 )
 
 RESNET = np.array([0.663, 0.767, 0.367, 0.234, 0.365, 0.506, 0.732, 0.646, 0.737, 0.650])

@@ -6,8 +6,7 @@ from torch import nn
 
 from leastwise.attacks.goals import CE, KL
 from leastwise.attacks.pgd import PGD
-from leastwise.attacks.starts import Gaussian
-from leastwise.attacks.threats import Linf
+from leastwise.attacks.threats import Gaussian, Linf
 from leastwise.core.noise import Noise
 from leastwise.data.dataset import Dataset
 from leastwise.models.classifier import Classifier, inference

@@ -11,8 +11,7 @@ from leastwise.core.lazy import lazy_names
 if TYPE_CHECKING:
     from leastwise.attacks.apgd.apgd import APGD
     from leastwise.attacks.autoattack import make_autoattack
-    from leastwise.attacks.base import Attack, BallAttack, Outcome, Passes
-    from leastwise.attacks.clean import Clean
+    from leastwise.attacks.base import Attack, BallAttack, Clean, Outcome, Passes
     from leastwise.attacks.combine import Cascade, Restarts
     from leastwise.attacks.external import ExternalAttack
     from leastwise.attacks.goals import CE, DLR, KL, Margin, Targeted
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from leastwise.attacks.reachability import reach
     from leastwise.attacks.registry import make_attack, make_attacks, repeat_over_radii
     from leastwise.attacks.square import Square
-    from leastwise.attacks.starts import Gaussian, Uniform
-    from leastwise.attacks.threats import L1, L2, Linf
+    from leastwise.attacks.threats import L1, L2, Gaussian, Linf, Uniform
 
 __all__ = [
     "APGD",
@@ -61,11 +59,9 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "base": "Attack BallAttack Outcome Passes",
-        "clean": "Clean",
-        "threats": "L1 L2 Linf",
+        "base": "Attack BallAttack Outcome Passes Clean",
+        "threats": "L1 L2 Linf Gaussian Uniform",
         "goals": "CE DLR KL Margin Targeted",
-        "starts": "Gaussian Uniform",
         "pgd": "PGD fgsm",
         "apgd.apgd": "APGD",
         "square": "Square",

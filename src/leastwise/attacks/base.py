@@ -244,3 +244,36 @@ class CombinedAttack(Attack, contract=True):
 
     def to_the_end(self: AnyCombined) -> AnyCombined:
         return self.with_inner(tuple(one.to_the_end() for one in self.inner))
+
+
+@dataclass(frozen=True)
+class Clean(Attack):
+    """No perturbation: the images as they are."""
+
+    recipe_name: ClassVar[str] = "Clean"
+    needs: ClassVar[ModelAccess | None] = "nothing"
+
+    def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
+        with torch.no_grad():
+            return clean_outcome(model(x), x, y)
+
+    def __str__(self) -> str:
+        return "no perturbation"
+
+    def cost(self, k: int) -> Passes:
+        return Passes(1)
+
+    def with_radius(self, eps: Radius, step: Radius | None) -> "Clean":
+        return self
+
+    def is_within_threat(self, x: Images, x_adv: Images) -> Mask:
+        return (x == x_adv).flatten(1).all(dim=1)
+
+
+def clean_outcome(z: Logits, x: Images, y: Labels) -> Outcome:
+    """The outcome of the images as they are, where the logits there are known already."""
+    finite = z.isfinite().all(dim=1)
+    trouble = torch.where(finite, FINE, BROKEN)
+    return make_outcome(
+        x, finite & (z.argmax(dim=1) != y), torch.zeros_like(y), forwards=len(x), backwards=0, trouble=trouble
+    )

@@ -20,8 +20,19 @@ from leastwise.attacks.choices import Keep
 from leastwise.attacks.combine import Grid, Restarts
 from leastwise.attacks.goals import CE, KL, Goal, Margin, Toward
 from leastwise.attacks.naming import NUMBER, AttackName, Threat
-from leastwise.attacks.starts import Gaussian, Signs, Start, Uniform, Zero
-from leastwise.attacks.threats import Ball, Linf, Radius, column, format_radius, step_along_
+from leastwise.attacks.threats import (
+    Ball,
+    Gaussian,
+    Linf,
+    Radius,
+    Signs,
+    Start,
+    Uniform,
+    Zero,
+    column,
+    format_radius,
+    step_along_,
+)
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Mask
 

@@ -10,8 +10,7 @@ from dataclasses import replace
 
 from leastwise.attacks.apgd.apgd import APGD_CE, APGD_DLR, APGD_T
 from leastwise.attacks.autoattack import PLUS, RANDOMISED, STANDARD
-from leastwise.attacks.base import Attack
-from leastwise.attacks.clean import CLEAN
+from leastwise.attacks.base import Attack, Clean
 from leastwise.attacks.combine import Cascade, Restarts
 from leastwise.attacks.corruptions import CORRUPTION, GAUSSIAN, UNIFORM
 from leastwise.attacks.external import ExternalAttack
@@ -38,6 +37,9 @@ from leastwise.attacks.square import SQUARE
 from leastwise.attacks.transfer import TRANSFER
 from leastwise.core.parsing import parse_number
 
+CLEAN = AttackName(
+    Clean, "clean", "clean", r"clean", lambda threat: Clean(), "the images as they are", paper="", cost="1 forward"
+)
 SEVERAL = AttackName(
     Cascade,
     "A+B[+…]",

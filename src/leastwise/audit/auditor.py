@@ -9,15 +9,14 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from leastwise.attacks.base import Attack, Outcome, Passes
-from leastwise.attacks.clean import Clean, clean_outcome
-from leastwise.attacks.codes import BROKEN
+from leastwise.attacks.base import Attack, Clean, Outcome, Passes, clean_outcome
+from leastwise.attacks.codes import BROKEN, NEVER
 from leastwise.audit.evidence import Evidence
-from leastwise.audit.measure import make_record
-from leastwise.audit.record import Record, RecordColumns
+from leastwise.audit.record import ClassMatrix, ExampleFloats, ExampleInts, ReachedCounts, Record, RecordColumns
 from leastwise.core.counts import Tally
+from leastwise.core.losses import entropy, margin
 from leastwise.core.noise import Noise, random_order
 from leastwise.core.recipe import canonical_json, recipe_key
 from leastwise.core.types import Images, Labels, Logits
@@ -233,25 +232,6 @@ def make_auditor(
     return Auditor(classifier, recipe, batch_size or usual, device, warnings)
 
 
-def at_most(auditor: Auditor, data: Dataset, crafted_on: Classifier) -> AtMost:
-    """From the passes that attacks make at most and the time of one batch, forward and backward."""
-    passes = [attack.cost(data.k) for _, attack in auditor.recipe.conditions]
-    known = [one for one in passes if one is not None]
-    if len(known) < len(passes):
-        return AtMost(None)
-    x = data.batch(np.arange(min(len(data), auditor.batch_size))).x.to(auditor.device)
-    backwards = sum(one.backwards for one in known)
-    begun = time.monotonic()
-    with torch.set_grad_enabled(backwards > 0):
-        z = crafted_on(x.requires_grad_(backwards > 0))
-    forward = time.monotonic() - begun
-    if backwards:
-        torch.autograd.grad(z.sum(), x)
-    backward = time.monotonic() - begun - forward
-    each = sum(one.forwards for one in known) * forward + backwards * backward
-    return AtMost(each / len(x) * len(data))
-
-
 @contextmanager
 def told_meanwhile(
     model: Classifier, most: Passes | None, images: int, heard: Callable[[float], None]
@@ -308,3 +288,60 @@ def check_finite(z: Logits, outcome: Outcome, y: Labels, name: str, classes: tup
         f"under {name} the model gives logits or gradients that are not finite on {int(bad.sum())} of {len(y)} images "
         f"({shown}): its robustness there is unknown, so nothing is reported; check the model for overflow"
     )
+
+
+def make_record(z: Logits, y: Labels, x: Images, *, outcome: Outcome, rounded: Logits | None = None) -> Record:
+    """The record of a batch from the logits at the attacked points, and at the same points in 8 bits."""
+    k = z.shape[1]
+    p = z.softmax(dim=1)
+    predicted = z.argmax(dim=1)
+    runner_up = z.scatter(1, predicted[:, None], -torch.inf).argmax(dim=1)
+    moved = (outcome.x_adv - x).flatten(1)
+
+    def probability(classes: Labels) -> ExampleFloats:
+        return as_float32(p.gather(1, classes[:, None]).squeeze(1))
+
+    def class_sum(values: Logits) -> ClassMatrix:
+        sums = torch.zeros(k, k, dtype=torch.float64, device=values.device)
+        return sums.index_add_(0, y, values.double()).cpu().numpy()
+
+    return Record(
+        predicted=as_int32(predicted),
+        runner_up=as_int32(runner_up),
+        margin=as_float32(margin(z, y)),
+        p_true=probability(y),
+        p_predicted=probability(predicted),
+        p_runner_up=probability(runner_up),
+        p_squared=as_float32(p.square().sum(dim=1)),
+        entropy=as_float32(entropy(z)),
+        by=as_int32(outcome.by),
+        step=as_int32(outcome.step),
+        trouble=as_int32(outcome.trouble),
+        each=as_int32(outcome.each),
+        rounded=as_int32(torch.full_like(y, NEVER) if rounded is None else rounded.argmax(dim=1)),
+        linf=as_float32(moved.abs().amax(dim=1)),
+        l2=as_float32(torch.linalg.vector_norm(moved, dim=1)),
+        logit_sum=class_sum(z),
+        probability_sum=class_sum(p),
+        reached=sum_reached(outcome, y, k),
+        forwards=outcome.forwards,
+        backwards=outcome.backwards,
+    )
+
+
+def sum_reached(outcome: Outcome, y: Labels, k: int) -> ReachedCounts:
+    """How many images of each class were turned into each other one; empty where the attack did not try."""
+    if outcome.reached is None:
+        return np.zeros((0, 0), dtype=np.int64)
+    sums = torch.zeros(k, k, dtype=torch.int64, device=y.device)
+    return sums.index_add_(0, y, outcome.reached.long()).cpu().numpy()
+
+
+def as_int32(values: Labels) -> ExampleInts:
+    """The numbers as evidence stores them."""
+    return values.to(torch.int32).cpu().numpy()
+
+
+def as_float32(values: Tensor) -> ExampleFloats:
+    """The numbers as evidence stores them."""
+    return values.to(torch.float32).cpu().numpy()

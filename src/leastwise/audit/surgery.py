@@ -17,8 +17,7 @@ from torch import Tensor, nn
 
 from leastwise.attacks.goals import Match, Targeted
 from leastwise.attacks.pgd import PGD
-from leastwise.attacks.starts import Zero
-from leastwise.attacks.threats import L2, Ball
+from leastwise.attacks.threats import L2, Ball, Zero
 from leastwise.core.noise import Noise
 from leastwise.core.progress import ProgressCallback, ignore_progress
 from leastwise.core.types import Images

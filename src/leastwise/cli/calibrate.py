@@ -58,10 +58,10 @@ class Calibrate:
     def run(self) -> None:
         threat = make_threat(self.norm, self.eps, self.step)
         use_data_dir(self.data_dir)
-        from leastwise.attacks.clean import Clean
+        from leastwise.attacks.base import Clean
         from leastwise.attacks.goals import CE
         from leastwise.attacks.pgd import PGD
-        from leastwise.attacks.starts import Uniform
+        from leastwise.attacks.threats import Uniform
         from leastwise.core.files import check_writable, write_json
         from leastwise.jobs.audit_task import audit
         from leastwise.models.load.checkpoint import save_checkpoint

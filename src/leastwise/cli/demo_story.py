@@ -12,8 +12,7 @@ from leastwise.attacks.goals import CE
 from leastwise.attacks.naming import Threat
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.registry import make_attacks
-from leastwise.attacks.starts import Uniform
-from leastwise.attacks.threats import Linf
+from leastwise.attacks.threats import Linf, Uniform
 from leastwise.audit.evidence import SUMMARY_FILE
 from leastwise.audit.evidence_file import load_evidence
 from leastwise.core.files import write_atomic, write_json

@@ -111,7 +111,7 @@ class Explain:
         model, data, threat, device = target.ready(console, self.eps, self.attack)
         import numpy as np
 
-        from leastwise.attacks.clean import Clean
+        from leastwise.attacks.base import Clean
         from leastwise.attacks.registry import make_attacks
         from leastwise.audit.auditor import make_auditor
         from leastwise.audit.evidence_file import load_evidence

@@ -9,9 +9,10 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from importlib import import_module
+from typing import Any, Protocol, runtime_checkable
 
-from leastwise.cli.verbs import VERBS
+from leastwise.cli.verbs import VERBS, Verb
 from leastwise.core.text import did_you_mean, escape_unprintable, one_line
 
 BAD_INPUT, INTERRUPTED = 2, 130
@@ -80,6 +81,11 @@ def error_sentence(error: ValueError | OSError | RecursionError | MemoryError) -
     return one_line(error)
 
 
+def load_verb(verb: Verb) -> Any:
+    """Import the type of a verb; `data` is a union of the types of its sub-verbs."""
+    return vars(import_module(f"leastwise.cli.{verb.module}"))[verb.type_name]
+
+
 def parse_command(verb: str, arguments: Sequence[str]) -> Command:
     """The command a user typed, as a value; a mistake is one sentence with the nearest right word."""
     if verb not in VERBS:
@@ -89,7 +95,7 @@ def parse_command(verb: str, arguments: Sequence[str]) -> Command:
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
-            return tyro.cli(VERBS[verb].load(), prog=f"leastwise {verb}", args=list(arguments))
+            return tyro.cli(load_verb(VERBS[verb]), prog=f"leastwise {verb}", args=list(arguments))
     except SystemExit as stop:
         if stop.code in (0, None):
             raise

@@ -3,8 +3,7 @@
 A verb is imported when it is asked for, and torch inside `run`, so that help and small verbs are immediate.
 """
 
-from importlib import import_module
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 
 class Verb(NamedTuple):
@@ -13,10 +12,6 @@ class Verb(NamedTuple):
     module: str
     type_name: str
     about: str
-
-    def load(self) -> Any:
-        """Import the type of the verb; `data` is a union of the types of its sub-verbs."""
-        return vars(import_module(f"leastwise.cli.{self.module}"))[self.type_name]
 
 
 VERBS = {

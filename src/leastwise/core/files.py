@@ -3,6 +3,7 @@
 import fcntl
 import hashlib
 import json
+import math
 import os
 import socket
 import tempfile
@@ -110,3 +111,15 @@ def sha256(*parts: bytes) -> str:
         digest.update(len(part).to_bytes(8, "little"))
         digest.update(part)
     return digest.hexdigest()
+
+
+def finite_or_none(value: float) -> float | None:
+    """The number, or None where it is missing (NaN) or infinite."""
+    return value if math.isfinite(value) else None
+
+
+def with_nulls(values: list[Any]) -> list[Any]:
+    """A list of numbers, or of lists of them at any depth, with None for whatever is not finite."""
+    return [
+        with_nulls(value) if isinstance(value, list) else value if math.isfinite(value) else None for value in values
+    ]

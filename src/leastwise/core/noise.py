@@ -89,18 +89,13 @@ class Noise:
         position = torch.arange(blocks, device=self.ids.device).expand(len(self.ids), blocks)
         low, high = (self.ids & WORD)[:, None], ((self.ids >> 32) & WORD)[:, None]
         draw = torch.as_tensor(self.draw & WORD, device=low.device).view(-1, 1)
-        words = philox(
-            (position, draw.expand_as(position), low.expand_as(position), high.expand_as(position)), self.key
-        )
+        digest = hashlib.sha256(f"{self.seed}|{self.purpose}".encode()).digest()
+        key = int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:8], "little")
+        words = philox((position, draw.expand_as(position), low.expand_as(position), high.expand_as(position)), key)
         out = torch.empty(len(self.ids), blocks, 4, dtype=dtype, device=self.ids.device)
         for place, word in enumerate(words):
             out[:, :, place] = word.bitwise_right_shift_(cut)
         return out.view(len(self.ids), 4 * blocks)[:, :size].contiguous().view(len(self.ids), *shape)
-
-    @property
-    def key(self) -> tuple[int, int]:
-        digest = hashlib.sha256(f"{self.seed}|{self.purpose}".encode()).digest()
-        return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:8], "little")
 
 
 def random_order(ids: Int[Tensor, " n"], seed: int, purpose: str, draw: int = 0) -> Rows:

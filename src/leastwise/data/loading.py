@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import numpy as np
+
 from leastwise.core.progress import ProgressCallback, ignore_progress
 from leastwise.data.cache import describe_missing, find_folder
 from leastwise.data.dataset import Dataset
@@ -10,7 +12,7 @@ from leastwise.data.readers.arrays import read_npy, read_npz
 from leastwise.data.readers.huggingface import is_huggingface, read_huggingface
 from leastwise.data.readers.image_folder import list_folders, list_images, read_folder
 from leastwise.data.registry import SOURCES
-from leastwise.data.source import Source, read_source
+from leastwise.data.source import KnownFacts, Source
 
 DEFAULT = "fashion-mini"
 # ImageNet's test labels are secret; its validation set is what people report.
@@ -72,7 +74,7 @@ def load_known(
     if folder is None:
         raise ValueError(describe_missing(name, source.folders))
     data = read_source(source, folder, split, size=size, watch=watch)
-    source.facts.check(name, split, data)
+    check_facts(source.facts, name, split, data=data)
     return data
 
 
@@ -107,3 +109,36 @@ def split_folders(path: Path, names: set[str]) -> dict[str, Path] | None:
     if named and not others:
         return splits
     return splits if len(splits) > 1 or (splits and not any(map(list_images, others))) else None
+
+
+def check_facts(facts: KnownFacts, name: str, split: str, *, data: Dataset) -> None:
+    """Refuse a data set that is not what is known of it."""
+    wrong = []
+    if data.k != facts.k:
+        wrong.append(f"{facts.k} classes are known, but it has {data.k}")
+    if facts.shape is not None and data.shape != facts.shape:
+        wrong.append(f"images of shape {facts.shape} are known, but they have {data.shape}")
+    expected = facts.per_class.get(split)
+    if (
+        expected is not None
+        and data.k == facts.k
+        and not np.array_equal(data.counts, np.broadcast_to(expected, facts.k))
+    ):
+        known = expected if isinstance(expected, int) else sum(expected)
+        of = "of each class" if isinstance(expected, int) else "in all"
+        wrong.append(f"{known:,} images {of} are known, but it has {len(data):,} ({data.counts.tolist()[:10]} …)")
+    first = facts.first_labels.get(split, ())
+    if tuple(data.labels[: len(first)].tolist()) != first:
+        wrong.append(f"its labels begin {data.labels[: len(first)].tolist()} instead of {list(first)}")
+    if wrong:
+        raise ValueError(
+            f"{name}/{split} is not the data set it is known as: {'; '.join(wrong)}; "
+            f"fetch it again with `leastwise data fetch {name} --fresh`"
+        )
+
+
+def read_source(source: Source, folder: Path, split: str, *, size: int | None, watch: ProgressCallback) -> Dataset:
+    """A split of a known data set out of its folder; sets of image files take a size and tell their progress."""
+    if source.as_files:
+        return source.read(folder, split, size, watch)
+    return source.read(folder, split)

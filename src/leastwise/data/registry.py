@@ -1,10 +1,11 @@
 """The table of known data sets."""
 
+from functools import partial
 from pathlib import Path
 
 from leastwise.data.classes import DIGITS, FASHION
 from leastwise.data.corrupt.registry import CORRUPTIONS
-from leastwise.data.readers.arrays import read_npz
+from leastwise.data.readers.arrays import read_npz_split
 from leastwise.data.readers.cifar import read_cifar10, read_cifar10_c, read_cifar100
 from leastwise.data.readers.imagenet import read_imagenet, read_tiny_imagenet
 from leastwise.data.readers.mnist import read_idx_set
@@ -30,7 +31,7 @@ SOURCES: dict[str, Source] = {
     "fashion-mini": Source(
         "the first 600 training and 200 test images of each Fashion-MNIST class, inside the package",
         ("train", "test"),
-        lambda folder, split: read_npz(EMBEDDED, prefix=f"{split}_"),
+        partial(read_npz_split, EMBEDDED),
         KnownFacts(10, (1, 28, 28), {"train": 600, "test": 200}),
     ),
     "mnist": Source(

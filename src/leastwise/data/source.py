@@ -3,11 +3,9 @@
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
-from leastwise.core.progress import ProgressCallback
 from leastwise.data.dataset import Dataset
 
 
@@ -88,30 +86,6 @@ class KnownFacts:
     first_labels: dict[str, tuple[int, ...]] = field(default_factory=dict)
     content: dict[str, str] = field(default_factory=dict)  # of every pixel and label: see `content`
 
-    def check(self, name: str, split: str, data: Dataset) -> None:
-        wrong = []
-        if data.k != self.k:
-            wrong.append(f"{self.k} classes are known, but it has {data.k}")
-        if self.shape is not None and data.shape != self.shape:
-            wrong.append(f"images of shape {self.shape} are known, but they have {data.shape}")
-        expected = self.per_class.get(split)
-        if (
-            expected is not None
-            and data.k == self.k
-            and not np.array_equal(data.counts, np.broadcast_to(expected, self.k))
-        ):
-            known = expected if isinstance(expected, int) else sum(expected)
-            of = "of each class" if isinstance(expected, int) else "in all"
-            wrong.append(f"{known:,} images {of} are known, but it has {len(data):,} ({data.counts.tolist()[:10]} …)")
-        first = self.first_labels.get(split, ())
-        if tuple(data.labels[: len(first)].tolist()) != first:
-            wrong.append(f"its labels begin {data.labels[: len(first)].tolist()} instead of {list(first)}")
-        if wrong:
-            raise ValueError(
-                f"{name}/{split} is not the data set it is known as: {'; '.join(wrong)}; "
-                f"fetch it again with `leastwise data fetch {name} --fresh`"
-            )
-
 
 @dataclass(frozen=True)
 class Source:
@@ -133,10 +107,3 @@ def hash_content(data: Dataset) -> str:
         digest.update(np.ascontiguousarray(data.images[data.rows[start : start + 1024]]).tobytes())
     digest.update(data.labels.astype(np.uint8).tobytes())
     return digest.hexdigest()
-
-
-def read_source(source: Source, folder: Path, split: str, *, size: int | None, watch: ProgressCallback) -> Dataset:
-    """A split of a known data set out of its folder; sets of image files take a size and tell their progress."""
-    if source.as_files:
-        return source.read(folder, split, size, watch)
-    return source.read(folder, split)

@@ -14,9 +14,12 @@ from leastwise.insight.confusion import (
     ConfusionMatrix,
     InsideGroups,
     Symmetry,
+    class_mean,
     compare_with_groups,
     count_confusions,
     count_inside_groups,
+    cvc,
+    entropy,
     in_flow,
     measure_symmetry,
 )
@@ -26,7 +29,6 @@ from leastwise.insight.features import (
     intra_class_variance,
     mean_logit_similarity,
 )
-from leastwise.insight.outputs import class_mean, cvc, entropy
 from leastwise.statistics.intervals import ClassValues
 
 SPLITS = 20  # ways to halve the images

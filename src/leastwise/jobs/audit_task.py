@@ -6,26 +6,22 @@ audit that is killed goes on where it was and ends with the same bytes; without 
 
 import json
 import shutil
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import nn
 
 from leastwise import __version__
 from leastwise.attacks.base import Attack
-from leastwise.audit.auditor import (
-    Auditor,
-    Ready,
-    at_most,
-    make_auditor,
-)
+from leastwise.audit.auditor import AtMost, Auditor, Ready, make_auditor
 from leastwise.audit.evidence import Evidence
 from leastwise.audit.evidence_file import EVIDENCE_FILE, load_evidence
 from leastwise.core.files import write_json
-from leastwise.core.memory import steady_memory
 from leastwise.core.recipe import to_plain_json
 from leastwise.data.dataset import Dataset
 from leastwise.jobs.events import ignore
@@ -40,10 +36,11 @@ from leastwise.jobs.folder import (
     claim_folder,
     open_ledger,
     read_claim,
+    steady_memory,
     write_run_facts,
 )
 from leastwise.jobs.shards import AuditListener, ShardCourse
-from leastwise.models.classifier import inference
+from leastwise.models.classifier import Classifier, inference
 from leastwise.models.fast.prepare import Form
 
 MOST_THREADS = 4096  # more than any machine has: a manifest that says so was not written by us
@@ -136,7 +133,7 @@ class AuditTask:
         """Every condition on every shard, or on as many as the budget allows."""
         with open_ledger(self.folder and self.folder / SHARDS) as ledger, inference(self.auditor.model):
             work = settle_choices(self.auditor, self.data, self.folder, self.form, listen)
-            most = at_most(work.auditor, self.data, work.crafted_on)
+            most = estimate_time(work.auditor, self.data, work.crafted_on)
             listen(most)
             course = ShardCourse(replace(work, seconds=most.seconds), executor, ledger, self.budget, listen, clock)
             with executor.open_audit(course.work, course.hear) as session:
@@ -184,3 +181,22 @@ def read_manifest(folder: Path) -> Manifest | None:
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return found if found.batch_size > 0 and 0 < found.threads <= MOST_THREADS else None
+
+
+def estimate_time(auditor: Auditor, data: Dataset, crafted_on: Classifier) -> AtMost:
+    """From the passes that attacks make at most and the time of one batch, forward and backward."""
+    passes = [attack.cost(data.k) for _, attack in auditor.recipe.conditions]
+    known = [one for one in passes if one is not None]
+    if len(known) < len(passes):
+        return AtMost(None)
+    x = data.batch(np.arange(min(len(data), auditor.batch_size))).x.to(auditor.device)
+    backwards = sum(one.backwards for one in known)
+    begun = time.monotonic()
+    with torch.set_grad_enabled(backwards > 0):
+        z = crafted_on(x.requires_grad_(backwards > 0))
+    forward = time.monotonic() - begun
+    if backwards:
+        torch.autograd.grad(z.sum(), x)
+    backward = time.monotonic() - begun - forward
+    each = sum(one.forwards for one in known) * forward + backwards * backward
+    return AtMost(each / len(x) * len(data))

@@ -9,20 +9,20 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from safetensors.torch import save as save_tensors
 
-from leastwise.audit.auditor import Auditor
+from leastwise.audit.auditor import Auditor, ImageKeeper
 from leastwise.audit.record import Record
 from leastwise.core.counts import Tally
 from leastwise.core.files import write_atomic
-from leastwise.core.memory import give_back_memory
 from leastwise.core.types import Images, Labels
 from leastwise.data.dataset import Dataset
+from leastwise.jobs.folder import give_back_memory
 from leastwise.jobs.train_task import TrainRequest, TrainResult
 from leastwise.models.classifier import Classifier
 from leastwise.models.fast.prepare import Form
@@ -71,20 +71,6 @@ class AuditWork:
     crafted_on: Classifier  # the auditor's model in that form
     images: Path  # the folder of attacked images
     seconds: float | None = None  # that all of it takes at most, on this machine
-
-    def compute(self, piece: AuditPiece, listen: PieceListener, write_images: ImageWriter) -> Record:
-        def keep(batch: int, ids: Labels, x_adv: Images) -> None:
-            arrays = {"ids": ids.cpu().contiguous(), "images": x_adv.cpu().contiguous()}
-            write_images(f"{Path(piece.name).stem}-{batch:03}.safetensors", save_tensors(arrays))
-
-        return self.auditor.attack_piece(
-            piece.condition,
-            self.data,
-            piece.positions,
-            crafted_on=self.crafted_on,
-            listen=lambda count, so_far: listen(piece, count, so_far),
-            keep=keep,
-        )
 
     def pack(self, piece: AuditPiece, record: Record) -> bytes:
         """What is written down, or sent, of a piece: evidence, or the predicted labels as little-endian int32."""
@@ -143,12 +129,11 @@ class Executor(ABC):
         """A session for whole trainings."""
 
 
-@dataclass
 class LocalSession(WorkSession[WorkItem, WorkResult]):
     """One item at a time, computed when its result is waited for. What fails here ends the session."""
 
-    compute: Callable[[WorkItem], WorkResult]
-    items: list[WorkItem] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.items: list[WorkItem] = []
 
     @property
     def has_room(self) -> bool:
@@ -161,8 +146,43 @@ class LocalSession(WorkSession[WorkItem, WorkResult]):
     def submit(self, item: WorkItem) -> None:
         self.items.append(item)
 
-    def wait(self) -> WorkResult:
-        return self.compute(self.items.pop())
+
+class LocalAudit(LocalSession[AuditPiece, PieceResult | LostPiece]):
+    """Pieces of one audit, attacked in this process."""
+
+    def __init__(self, work: AuditWork, listen: PieceListener) -> None:
+        super().__init__()
+        self.work, self.listen = work, listen
+
+    def wait(self) -> PieceResult | LostPiece:
+        begun, piece, work = time.monotonic(), self.items.pop(), self.work
+        record = work.auditor.attack_piece(
+            piece.condition,
+            work.data,
+            piece.positions,
+            crafted_on=work.crafted_on,
+            listen=lambda count, so_far: self.listen(piece, count, so_far),
+            keep=keep_images(piece, lambda name, images: write_atomic(work.images / name, images)),
+        )
+        give_back_memory()
+        return PieceResult(piece, time.monotonic() - begun, record)
+
+
+class LocalTrainings(LocalSession[TrainRequest, TrainResult]):
+    """Trainings in this process, one after the other."""
+
+    def wait(self) -> TrainResult:
+        return self.items.pop().run_here()
+
+
+def keep_images(piece: AuditPiece, write: ImageWriter) -> ImageKeeper:
+    """Hands the attacked images of every batch of a piece on, bit by bit, as the content of a file."""
+
+    def keep(batch: int, ids: Labels, x_adv: Images) -> None:
+        arrays = {"ids": ids.cpu().contiguous(), "images": x_adv.cpu().contiguous()}
+        write(f"{Path(piece.name).stem}-{batch:03}.safetensors", save_tensors(arrays))
+
+    return keep
 
 
 class LocalExecutor(Executor):
@@ -175,18 +195,11 @@ class LocalExecutor(Executor):
     def open_audit(
         self, work: AuditWork, listen: PieceListener
     ) -> Iterator[WorkSession[AuditPiece, PieceResult | LostPiece]]:
-        def attack(piece: AuditPiece) -> PieceResult | LostPiece:
-            begun = time.monotonic()
-            record = work.compute(piece, listen, lambda name, images: write_atomic(work.images / name, images))
-            result = PieceResult(piece, time.monotonic() - begun, record)
-            give_back_memory()
-            return result
-
-        yield LocalSession(attack)
+        yield LocalAudit(work, listen)
 
     @contextmanager
     def open_trainings(self) -> Iterator[WorkSession[TrainRequest, TrainResult]]:
-        yield LocalSession(TrainRequest.run_here)
+        yield LocalTrainings()
 
 
 LOCAL = LocalExecutor()

@@ -15,7 +15,6 @@ from leastwise import __version__
 from leastwise.audit.auditor import AuditEvent, Auditor
 from leastwise.audit.race import Attacked, RaceRecipe, Survived, check, facts, lanes, race
 from leastwise.core.files import write_json
-from leastwise.core.memory import steady_memory
 from leastwise.core.recipe import recipe_key, to_plain_json
 from leastwise.data.dataset import Dataset
 from leastwise.jobs.audit_task import settle_choices
@@ -31,6 +30,7 @@ from leastwise.jobs.folder import (
     claim_folder,
     open_ledger,
     read_claim,
+    steady_memory,
     write_run_facts,
 )
 from leastwise.models.classifier import inference

@@ -13,13 +13,12 @@ from leastwise import __version__
 from leastwise.attacks.base import Attack
 from leastwise.audit.auditor import PREFLIGHT_IMAGES, TRIAL_FROM, make_auditor
 from leastwise.core.files import check_writable, lock_folder, sha256, write_atomic
-from leastwise.core.memory import steady_memory
 from leastwise.core.recipe import recipe_key, to_plain_json
 from leastwise.data.dataset import Dataset
 from leastwise.data.loading import load
-from leastwise.insight.outputs import entropy
+from leastwise.insight.confusion import entropy
 from leastwise.jobs.events import ignore
-from leastwise.jobs.folder import CLOCK, Clock, FolderClaim, make_room, read_claim, write_run_facts
+from leastwise.jobs.folder import CLOCK, Clock, FolderClaim, make_room, read_claim, steady_memory, write_run_facts
 from leastwise.jobs.images import read_images
 from leastwise.jobs.job import EpochAudit, TrainJob
 from leastwise.models.classifier import Classifier

@@ -3,6 +3,7 @@
 Normalisation lives in here and nowhere else, so eps is always in pixel units.
 """
 
+import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,12 +12,13 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.export import ExportedProgram
 
 from leastwise.core.files import sha256
 from leastwise.core.types import Images, Logits
 from leastwise.models.blackbox import QUERIES_ONLY, BlackBox
-from leastwise.models.exported import Exported, shield
 from leastwise.models.fingerprint import module_parts
+from leastwise.models.foreign import silence_libraries
 
 UNSEEN = "a change in files or servers that the function asks goes unnoticed: use --fresh after one"
 
@@ -26,6 +28,36 @@ class TrainedOn(NamedTuple):
 
     shape: tuple[int, int, int]
     names: tuple[str, ...]
+
+
+class Exported(nn.Module):
+    """An exported graph, shielded from train() and eval(), which it refuses: its mode was fixed by the export."""
+
+    def __init__(self, graph: nn.Module, content: str = "") -> None:
+        super().__init__()
+        self.graph = graph
+        self.content = content  # hash of the file it came from; part of the digest like any plain setting
+
+    def forward(self, x: Images) -> Any:
+        return self.graph(x)
+
+    def train(self, mode: bool = True) -> "Exported":
+        self.training = mode
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Exported":
+        with silence_libraries():  # torch warns about its own tree specifications when it copies them
+            return Exported(copy.deepcopy(self.graph, memo), self.content)
+
+
+def shield(net: Any) -> Any:
+    """Exported programs and their graphs as modules that have an evaluation mode; anything else unchanged."""
+    if isinstance(net, ExportedProgram):
+        return Exported(net.module())
+    # torch.export replaces `train` on the instance by a method that raises.
+    if isinstance(net, torch.fx.GraphModule) and "train" in vars(net):
+        return Exported(net)
+    return net
 
 
 class Classifier(nn.Module):

@@ -11,16 +11,14 @@ from typing import Any
 
 from torch import nn
 
-from leastwise.attacks.base import Attack
-from leastwise.attacks.clean import Clean
+from leastwise.attacks.base import Attack, Clean
 from leastwise.attacks.corruptions import Corrupted
 from leastwise.attacks.goals import CE
 from leastwise.attacks.naming import Threat
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.registry import make_attack
-from leastwise.attacks.starts import Uniform
 from leastwise.attacks.surrogate import Surrogate
-from leastwise.attacks.threats import L2, Linf
+from leastwise.attacks.threats import L2, Linf, Uniform
 from leastwise.attacks.transfer import Transfer
 from leastwise.core.recipe import recipe_key
 from leastwise.data.augment.registry import find_augmentation

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from leastwise.audit.evidence import Evidence
-from leastwise.core.json_values import finite_or_none
+from leastwise.core.files import finite_or_none
 from leastwise.report.class_changes import different_attacks, same_images
 from leastwise.report.results import AuditedModel, open_result
-from leastwise.statistics.accuracies import rho, worst_accuracy, worst_class
 from leastwise.statistics.intervals import CONFIDENCE
 from leastwise.statistics.paired import PairedComparison, compare_class_wise, compare_paired
 from leastwise.statistics.seeds import (
@@ -27,6 +26,7 @@ from leastwise.statistics.seeds import (
     find_dominated,
     measure_agreement,
 )
+from leastwise.statistics.spread import rho, worst_accuracy, worst_class
 from leastwise.statistics.worst_class import estimate_worst
 
 CLEAN = "clean"

@@ -8,8 +8,7 @@ from leastwise.audit.evidence import MOST_NAMED, Evidence
 from leastwise.report.security_curves import half_lost, make_curves
 from leastwise.report.text import percent, span
 from leastwise.report.weakest import find_attackers_pick
-from leastwise.statistics.intervals import ClassCounts, ClassValues
-from leastwise.statistics.pairwise import Ranking, rank_classes
+from leastwise.statistics.intervals import ClassCounts, ClassValues, Ranking, rank_classes
 from leastwise.statistics.spread import Spread, homogeneity, measure_spread, variance_bounds
 from leastwise.statistics.worst_class import WorstClass, estimate_worst, probability_worst
 

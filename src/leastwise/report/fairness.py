@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from leastwise.audit.evidence import Evidence
-from leastwise.core.json_values import finite_or_none, with_nulls
-from leastwise.insight.confusion import count_confusions
-from leastwise.insight.outputs import cvc, entropy
+from leastwise.core.files import finite_or_none, with_nulls
+from leastwise.insight.confusion import count_confusions, cvc, entropy
 from leastwise.report.condition_stats import ConditionStats, compute_stats
-from leastwise.statistics.accuracies import (
+from leastwise.statistics.spread import (
     boundary_error,
     cvar,
     false_positive_rate,
@@ -24,7 +23,7 @@ from leastwise.statistics.accuracies import (
     nsd_error,
     worst_k_mean,
 )
-from leastwise.statistics.game import GameValue, pair_game, source_game
+from leastwise.statistics.worst_class import GameValue, pair_game, source_game
 
 WORST_K = (2, 3, 5, 10)
 SHARES = (0.1, 0.2, 0.3)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from leastwise.attacks.autoattack import STANDARD
-from leastwise.attacks.clean import Clean
+from leastwise.attacks.base import Clean
 from leastwise.attacks.corruptions import Corrupted
 from leastwise.attacks.threats import Linf
 from leastwise.audit.evidence import Evidence

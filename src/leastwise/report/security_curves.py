@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from leastwise.attacks.clean import Clean
+from leastwise.attacks.base import Clean
 from leastwise.attacks.min_norm.ddn_fmn import median_distance
 from leastwise.attacks.min_norm.search import NearestMistake
 from leastwise.attacks.registry import class_of

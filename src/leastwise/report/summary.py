@@ -9,7 +9,7 @@ import numpy as np
 from leastwise.audit.evidence import Evidence
 from leastwise.audit.masking import cautions
 from leastwise.core.counts import ClassFrame
-from leastwise.core.json_values import finite_or_none, with_nulls
+from leastwise.core.files import finite_or_none, with_nulls
 from leastwise.data.classes import Groups
 from leastwise.report.fairness import measure_fairness
 from leastwise.report.leaderboard import make_leaderboard

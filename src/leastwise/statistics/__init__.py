@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING
 from leastwise.core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from leastwise.statistics.accuracies import class_gap, worst_accuracy
     from leastwise.statistics.gate.language import parse_term
-    from leastwise.statistics.intervals import exact_interval, simultaneous_intervals, wilson_interval
+    from leastwise.statistics.intervals import (
+        adjust_holm,
+        exact_interval,
+        rank_classes,
+        simultaneous_intervals,
+        wilson_interval,
+    )
     from leastwise.statistics.paired import compare_class_wise, compare_paired
-    from leastwise.statistics.pairwise import adjust_holm, rank_classes
     from leastwise.statistics.race import run_race
     from leastwise.statistics.seeds import compare_class_groups
-    from leastwise.statistics.spread import homogeneity, measure_spread
+    from leastwise.statistics.spread import class_gap, homogeneity, measure_spread, worst_accuracy
     from leastwise.statistics.worst_class import estimate_worst, probability_worst
 
 __all__ = [
@@ -40,11 +44,9 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "accuracies": "class_gap worst_accuracy",
-        "intervals": "exact_interval simultaneous_intervals wilson_interval",
+        "intervals": "exact_interval simultaneous_intervals wilson_interval rank_classes adjust_holm",
         "worst_class": "estimate_worst probability_worst",
-        "spread": "homogeneity measure_spread",
-        "pairwise": "rank_classes adjust_holm",
+        "spread": "homogeneity measure_spread class_gap worst_accuracy",
         "paired": "compare_class_wise compare_paired",
         "race": "run_race",
         "seeds": "compare_class_groups",

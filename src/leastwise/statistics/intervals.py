@@ -1,12 +1,14 @@
-"""Intervals for proportions: one at a time, and all classes together.
+"""Intervals for proportions, one at a time and all classes together; and two classes against each other.
 
 Wilson is for display; exact (Clopper-Pearson) wherever a decision hangs on it, because Wilson's
 coverage dips near 0, which is where weak classes live (to 84 % at n = 100 and p = 0.0018).
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.special import betaincinv, ndtri
+from scipy.special import betaincinv, gammaln, ndtri
 
 CONFIDENCE = 0.95
 
@@ -61,3 +63,91 @@ def simultaneous_intervals(correct: ClassCounts, n: ClassCounts, confidence: flo
     Classes share no image, so Šidák's product rule holds with equality and nothing is given away to Bonferroni.
     """
     return exact_interval(correct, n, sidak(confidence, int((n > 0).sum())))
+
+
+CELLS = 1_000_000  # hypergeometric terms held at a time: 8 MB for each of a few arrays
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Classes from worst to best, and which of them cannot be told apart."""
+
+    order: tuple[int, ...]  # present classes, lowest accuracy first
+    adjusted: Float[np.ndarray, "k k"]  # Holm-adjusted p-value of every two classes; NaN without images
+    groups: tuple[tuple[int, ...], ...]  # the longest runs of `order` without a significant difference; may overlap
+
+
+def compare_two_classes(
+    a_correct: AnyCounts, a_n: AnyCounts, b_correct: AnyCounts, b_n: AnyCounts
+) -> Float[np.ndarray, "..."]:
+    """Two-sided p-value of equal accuracy: Fisher's exact test, twice the smaller tail.
+
+    Its level is at most what it says at any sizes. Mid-P, which counts half of the observed table, has more power and
+    reaches 5.7 % at 50 images each.
+    """
+    tables = np.stack(np.broadcast_arrays(a_correct, a_n, b_correct, b_n), axis=-1)
+    # Classes of few images repeat the same tables: 1,000 classes of 50 have half a million pairs, 2,601 tables at most.
+    distinct, place = np.unique(tables.reshape(-1, 4), axis=0, return_inverse=True)
+    size = max(1, CELLS // (int(distinct[:, [0, 2]].max(initial=0)) + 1))
+    parts = [fisher_test(distinct[at : at + size]) for at in range(0, len(distinct), size)]
+    return np.concatenate([np.empty(0), *parts])[place.ravel()].reshape(tables.shape[:-1])
+
+
+def fisher_test(tables: Int[np.ndarray, "m 4"]) -> Float[np.ndarray, " m"]:
+    """Given all right answers, those of the class that did worse are hypergeometric: twice the lower tail."""
+    a, a_n, b, b_n = tables.T
+    swap = a * b_n > b * a_n
+    a, a_n, b, b_n = np.where(swap, (b, b_n, a, a_n), (a, a_n, b, b_n))
+    right = a + b
+    terms = np.arange(int(a.max()) + 1)
+    others = right[:, None] - terms
+    possible = (terms <= a[:, None]) & (others <= b_n[:, None])
+    log_factorial = gammaln(np.arange(int((a_n + b_n).max()) + 1) + 1.0)
+
+    def log_choose(n: "np.ndarray", k: "np.ndarray") -> "np.ndarray":
+        k = np.clip(k, 0, n)
+        return log_factorial[n] - log_factorial[k] - log_factorial[n - k]
+
+    logs = log_choose(a_n[:, None], terms) + log_choose(b_n[:, None], others)
+    tail = np.where(possible, np.exp(logs - log_choose(a_n + b_n, right)[:, None]), 0.0).sum(1)
+    return np.minimum(1.0, 2 * tail)
+
+
+def adjust_holm(p: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
+    """Holm's adjusted p-values; NaN (no test) stays NaN and does not count."""
+    adjusted = np.full(len(p), np.nan)
+    valid = np.flatnonzero(~np.isnan(p))
+    order = valid[np.argsort(p[valid], kind="stable")]
+    scaled = p[order] * np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(scaled))
+    return adjusted
+
+
+def rank_classes(correct: ClassCounts, n: ClassCounts, confidence: float = CONFIDENCE) -> Ranking:
+    """All pairs tested and Holm-corrected; groups are runs in rank order in which no two classes differ significantly.
+
+    With very unequal class sizes two classes may be inseparable although a class between them differs from one;
+    being in no common run, they are then shown apart: `adjusted` has the truth of every pair.
+    """
+    present = np.flatnonzero(n > 0)
+    order = present[np.argsort(correct[present] / n[present], kind="stable")]
+    i, j = np.triu_indices(len(order), 1)
+    a, b = order[i], order[j]
+    adjusted = np.full((len(n), len(n)), np.nan)
+    adjusted[a, b] = adjusted[b, a] = adjust_holm(compare_two_classes(correct[a], n[a], correct[b], n[b]))
+    differs = adjusted[np.ix_(order, order)] <= 1 - confidence  # NaN on the diagonal compares as False
+    return Ranking(
+        tuple(map(int, order)), adjusted, tuple(tuple(int(c) for c in order[run]) for run in find_runs(differs))
+    )
+
+
+def find_runs(differs: "np.ndarray") -> list[slice]:
+    """Longest slices in which nothing differs, none inside another."""
+    found: list[slice] = []
+    start = 0
+    for end in range(len(differs)):
+        conflicts = np.flatnonzero(differs[start:end, end])
+        if len(conflicts):
+            found.append(slice(start, end))
+            start += int(conflicts[-1]) + 1
+    return [*found, slice(start, len(differs))] if len(differs) else []

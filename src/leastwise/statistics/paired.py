@@ -6,8 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import bdtr, ndtri
 
-from leastwise.statistics.intervals import CONFIDENCE, Hits
-from leastwise.statistics.pairwise import adjust_holm
+from leastwise.statistics.intervals import CONFIDENCE, Hits, adjust_holm
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from leastwise.attacks.goals import CE, KL
 from leastwise.attacks.pgd import PGD
-from leastwise.attacks.starts import Gaussian, Uniform
-from leastwise.attacks.threats import Ball, Radius
+from leastwise.attacks.threats import Ball, Gaussian, Radius, Uniform
 from leastwise.training.base import Objective, Policy
 
 MAXIMUM_ENTROPY_PAPER = "on rethinking robust fairness, ICLR 2022 submission"

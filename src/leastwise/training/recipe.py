@@ -9,7 +9,7 @@ from torch import nn
 
 from leastwise.attacks.goals import CE
 from leastwise.attacks.pgd import PGD
-from leastwise.attacks.starts import Uniform
+from leastwise.attacks.threats import Uniform
 from leastwise.core.contract import Contract
 from leastwise.data.augment.transforms import Augment, Chain
 from leastwise.data.dataset import Dataset

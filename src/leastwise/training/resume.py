@@ -19,8 +19,7 @@ from typing import Any
 import torch
 
 from leastwise.core.counts import Tally
-from leastwise.core.files import write_atomic, write_json
-from leastwise.core.json_values import with_nulls
+from leastwise.core.files import with_nulls, write_atomic, write_json
 from leastwise.core.recipe import name_of_type
 from leastwise.data.dataset import Dataset
 from leastwise.models.classifier import Classifier

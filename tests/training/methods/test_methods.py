@@ -8,8 +8,7 @@ import torch
 
 from leastwise.attacks.goals import CE, Toward
 from leastwise.attacks.pgd import PGD
-from leastwise.attacks.starts import Gaussian
-from leastwise.attacks.threats import Linf
+from leastwise.attacks.threats import Gaussian, Linf
 from leastwise.core.losses import ce, entropy, kl, smooth_labels, soft_ce
 from leastwise.models.classifier import inference
 from leastwise.training.base import Objective

@@ -33,6 +33,11 @@ class ChannelsLast:
         return np.ascontiguousarray(np.moveaxis(self.array[rows], -1, 1))
 
 
+def read_npz_split(path: Path, _folder: Path, split: str) -> Dataset:
+    """One split of a file that holds several, its arrays named `train_images`, `test_images` and so on."""
+    return read_npz(path, prefix=f"{split}_")
+
+
 def read_npz(path: Path, prefix: str = "") -> Dataset:
     """The data set in `path`: `images`, `labels` and, if wanted, `names` and `ids`.
 

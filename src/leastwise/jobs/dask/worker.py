@@ -23,12 +23,11 @@ from torch import nn
 
 from leastwise import __version__
 from leastwise.core.files import sha256, write_atomic
-from leastwise.core.memory import give_back_memory, steady_memory
 from leastwise.core.text import one_line
 from leastwise.data.dataset import Dataset
 from leastwise.jobs.events import ignore
-from leastwise.jobs.executor import AuditPiece, AuditWork
-from leastwise.jobs.folder import CLAIM, RUN
+from leastwise.jobs.executor import AuditPiece, AuditWork, keep_images
+from leastwise.jobs.folder import CLAIM, RUN, give_back_memory, steady_memory
 from leastwise.jobs.train_task import TrainRequest, read_training_data
 from leastwise.models.classifier import inference
 from leastwise.models.fast.prepare import put_in_form
@@ -163,7 +162,13 @@ def compute(name: str, wanted: Sequence[Any], limit: float) -> Answer | Refused:
             work = held.open()
             begun = time.monotonic()
             with ended_after(limit), inference(work.auditor.model):
-                record = work.compute(piece, lambda *_: None, lambda file, image: images.append((file, image)))
+                record = work.auditor.attack_piece(
+                    piece.condition,
+                    work.data,
+                    piece.positions,
+                    crafted_on=work.crafted_on,
+                    keep=keep_images(piece, lambda file, image: images.append((file, image))),
+                )
             return Answer(work.pack(piece, record), time.monotonic() - begun, tuple(images))
         except ValueError as error:
             return Refused(one_line(error))

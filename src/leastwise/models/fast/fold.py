@@ -80,11 +80,6 @@ def named_tensors(net: nn.Module) -> dict[str, Tensor]:
     return dict([*net.named_parameters(remove_duplicate=False), *net.named_buffers(remove_duplicate=False)])
 
 
-def copy_frozen(net: nn.Module) -> NetworkCopy:
-    """The network as it is, in evaluation mode with frozen parameters."""
-    return NetworkCopy(freeze(copy.deepcopy(net)), net, ())
-
-
 def fold(net: nn.Module, x: Images) -> NetworkCopy:
     """The network with every BatchNorm folded that follows a convolution or linear layer and nothing else sees.
 

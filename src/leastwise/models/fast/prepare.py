@@ -4,6 +4,7 @@ Forms of the same network are timed on a real batch, forward and input gradient,
 agrees with the original there (`Difference`) and is faster. The choice is a value: a run writes it down and reuses it.
 """
 
+import copy
 import shutil
 import statistics
 import time
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 from leastwise.core.losses import odds
 from leastwise.core.types import Images, Logits
 from leastwise.models.classifier import Classifier, inference
-from leastwise.models.fast.fold import NetworkCopy, copy_frozen, fold
+from leastwise.models.fast.fold import NetworkCopy, fold
 
 LOGITS, GRADIENT, SIGNS = 1e-4, 1e-2, 0.999  # what float32 forms must agree to
 WORTH = 1.05  # a form that gains less may owe it to chance, and is not worth another rounding
@@ -95,7 +96,7 @@ def put_in_form(model: Classifier, form: Form, x: Images) -> Prepared:
             made = fold(model.net, model.normalise(x))
         else:
             try:
-                made = copy_frozen(model.net)
+                made = NetworkCopy(copy.deepcopy(model.net).eval().requires_grad_(False), model.net, ())
             except Exception:
                 if form != ORIGINAL:
                     raise

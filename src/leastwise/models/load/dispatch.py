@@ -13,9 +13,9 @@ from torch import nn
 
 from leastwise.core.types import Shape
 from leastwise.models.classifier import Classifier, wrap
-from leastwise.models.exported import load_exported
 from leastwise.models.foreign import ForeignNetwork
 from leastwise.models.load.checkpoint import load_checkpoint
+from leastwise.models.load.exported import load_exported
 from leastwise.models.load.huggingface import CONFIG, load_huggingface
 from leastwise.models.load.onnx import load_onnx
 

@@ -36,7 +36,7 @@ from leastwise.papers.drawing.values import (
 from leastwise.papers.results import MissingResult
 from leastwise.report.charts.lines import Axes, Series, line_chart
 from leastwise.report.figures import Figure
-from leastwise.statistics.accuracies import class_deviation
+from leastwise.statistics.spread import class_deviation
 
 NAN = float("nan")
 BOTH = (("clean", "clean"), ("robust", "pgd"))

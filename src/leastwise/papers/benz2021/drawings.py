@@ -37,7 +37,7 @@ from leastwise.papers.drawing.values import (
     worst_deviation,
 )
 from leastwise.papers.results import AuditedCondition, MissingResult
-from leastwise.statistics.accuracies import worst_accuracy, worst_class
+from leastwise.statistics.spread import worst_accuracy, worst_class
 
 NAN = float("nan")
 BOTH = (("accuracy", "clean"), ("robustness", "pgd"))

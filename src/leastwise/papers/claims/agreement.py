@@ -23,8 +23,7 @@ from leastwise.papers.claims.base import (
     bootstrap_statistic,
     share_images,
 )
-from leastwise.statistics.intervals import CONFIDENCE, ClassValues, exact_interval
-from leastwise.statistics.pairwise import adjust_holm
+from leastwise.statistics.intervals import CONFIDENCE, ClassValues, adjust_holm, exact_interval
 
 MATRIX_DRAWS = 500
 SHUFFLES = 1999

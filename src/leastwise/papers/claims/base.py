@@ -13,8 +13,8 @@ from jaxtyping import Bool, Float, Int
 
 from leastwise.audit.evidence import Evidence
 from leastwise.insight.accuracy_drop import resample_accuracies
-from leastwise.statistics.accuracies import class_deviation, class_gap, worst_accuracy
 from leastwise.statistics.intervals import CONFIDENCE
+from leastwise.statistics.spread import class_deviation, class_gap, worst_accuracy
 
 ClaimDecision = Literal["holds", "does not hold", "undecided"]
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from leastwise.insight.confusion import cvc
 from leastwise.insight.homing import estimate_homing_gain, measure_homing
-from leastwise.insight.outputs import cvc
 from leastwise.jobs.extras import Picture
 from leastwise.jobs.images import read_images
 from leastwise.papers.drawing.exhibit_drawing import CaptionedImage, Drawings, ExhibitDrawing, encode_png, join_drawings

@@ -6,8 +6,8 @@ import numpy as np
 
 from leastwise.audit.evidence import Evidence
 from leastwise.insight.accuracy_drop import drop_shares, joint_share
+from leastwise.insight.confusion import entropy
 from leastwise.insight.features import cosines, inter_class_similarity, intra_class_variance
-from leastwise.insight.outputs import entropy
 from leastwise.papers.claims.base import SharedImages, share_images
 from leastwise.papers.drawing.exhibit_drawing import Drawings, ExhibitDrawing, join_drawings
 from leastwise.papers.drawing.figures import class_accuracies, class_line_figure

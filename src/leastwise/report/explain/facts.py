@@ -12,14 +12,14 @@ from scipy.special import bdtrc
 
 from leastwise.audit.evidence import Evidence
 from leastwise.core.counts import Tally
-from leastwise.core.json_values import finite_or_none, with_nulls
+from leastwise.core.files import finite_or_none, with_nulls
 from leastwise.insight.accuracy_drop import drop_shares, joint_share
 from leastwise.insight.agreement import RankCorrelation, rank_correlation
+from leastwise.insight.confusion import cvc, entropy, find_extremes
 from leastwise.insight.dynamics import measure_overfitting
 from leastwise.insight.explain import Explanation, explain_classes
 from leastwise.insight.features import Moments, inter_class_similarity, intra_class_variance, most_similar
 from leastwise.insight.homing import estimate_homing_gain, measure_homing
-from leastwise.insight.outputs import cvc, entropy, find_extremes
 from leastwise.report.security_curves import clean_conditions
 from leastwise.report.weakest import find_attackers_pick
 

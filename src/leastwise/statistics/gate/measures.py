@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leastwise.statistics.accuracies import class_gap, worst_accuracy, worst_class
 from leastwise.statistics.intervals import ClassCounts, exact_interval, lower_bound, sidak, upper_bound
-from leastwise.statistics.spread import measure_spread, variance_bounds
+from leastwise.statistics.spread import class_gap, measure_spread, variance_bounds, worst_accuracy, worst_class
 from leastwise.statistics.worst_class import minimum_bounds
 
 

@@ -8,8 +8,7 @@ from torch import nn
 
 from leastwise.attacks.goals import CE
 from leastwise.attacks.pgd import PGD
-from leastwise.attacks.starts import Gaussian
-from leastwise.attacks.threats import Ball, Radius
+from leastwise.attacks.threats import Ball, Gaussian, Radius
 from leastwise.core.losses import ce, kl, other_logits
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Logits, PerExample

@@ -7,8 +7,7 @@ from torch import nn
 
 from leastwise.attacks.goals import CE
 from leastwise.attacks.pgd import PGD
-from leastwise.attacks.starts import Uniform
-from leastwise.attacks.threats import Ball, Radius
+from leastwise.attacks.threats import Ball, Radius, Uniform
 from leastwise.core.losses import SmoothingConvention
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels

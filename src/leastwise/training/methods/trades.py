@@ -8,7 +8,7 @@ from torch import nn
 
 from leastwise.attacks.goals import KL
 from leastwise.attacks.pgd import PGD
-from leastwise.attacks.starts import Gaussian
+from leastwise.attacks.threats import Gaussian
 from leastwise.core.losses import SmoothingConvention, kl
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Logits, PerExample
