@@ -7,10 +7,9 @@ import torch
 
 from leastwise.audit.auditor import Planned
 from leastwise.core.counts import Tally
-from leastwise.report.condition_stats import side_sentences
+from leastwise.report.condition_stats import find_attackers_pick, side_sentences
 from leastwise.report.export import table_latex
 from leastwise.report.terminal.progress import plan_text, tally_text
-from leastwise.report.weakest import find_attackers_pick
 from tests.report.evidence_made_up import evidence
 
 

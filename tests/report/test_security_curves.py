@@ -12,7 +12,7 @@ from leastwise.attacks.threats import Linf
 from leastwise.data.dataset import Dataset
 from leastwise.jobs.audit_task import audit
 from leastwise.models.zoo.registry import build
-from leastwise.report.security_curves import (
+from leastwise.report.condition_stats import (
     Curve,
     find_bracket,
     find_crossing,

@@ -54,12 +54,11 @@ class Audit:
         from leastwise.audit.evidence_file import load_evidence
         from leastwise.core.files import write_json
         from leastwise.jobs.audit_task import AuditTask
+        from leastwise.jobs.folder import read_run_facts
         from leastwise.models.fast.prepare import FORMS
         from leastwise.report.condition_stats import headline_details
         from leastwise.report.cost_matrix import read_costs
-        from leastwise.report.fairness import game_line
-        from leastwise.report.results import read_run_facts
-        from leastwise.report.summary import summarise
+        from leastwise.report.summary import game_line, summarise
         from leastwise.report.terminal.progress import progress
         from leastwise.report.terminal.screen import say
         from leastwise.report.terminal.table import headline, print_classes

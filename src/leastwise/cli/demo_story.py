@@ -18,13 +18,14 @@ from leastwise.audit.evidence_file import load_evidence
 from leastwise.core.files import write_atomic, write_json
 from leastwise.data.loading import DEFAULT
 from leastwise.jobs.events import JobEventListener
+from leastwise.jobs.folder import read_run_facts
 from leastwise.jobs.images import ImageSet
 from leastwise.jobs.job import AuditJob, Job, TrainJob, order_jobs
 from leastwise.jobs.schedule import JobListener, JobRunner, execute
 from leastwise.jobs.store import Store
 from leastwise.models.fast.prepare import Form
 from leastwise.report.page.page import make_page
-from leastwise.report.results import AuditedModel, read_run_facts
+from leastwise.report.results import AuditedModel
 from leastwise.report.summary import summarise
 from leastwise.report.terminal.progress import progress
 from leastwise.report.terminal.screen import say

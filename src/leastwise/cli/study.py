@@ -134,8 +134,8 @@ def carry_out(console: "Console", jobs: "dict[Cell, AuditJob]", out: Path, runne
     from leastwise.audit.evidence import SUMMARY_FILE
     from leastwise.audit.evidence_file import load_evidence
     from leastwise.core.files import write_json
+    from leastwise.jobs.folder import read_run_facts
     from leastwise.jobs.schedule import execute, schedule
-    from leastwise.report.results import read_run_facts
     from leastwise.report.study import make_rows
     from leastwise.report.summary import summarise
 

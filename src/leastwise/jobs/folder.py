@@ -112,6 +112,18 @@ def write_run_facts(folder: Path, seconds: float, *, clock: Clock, device: str, 
     write_json(folder / RUN, facts | dict(about))
 
 
+def read_run_facts(folder: Path) -> dict[str, Any]:
+    """What a run wrote beside its evidence; nothing where it cannot be read."""
+    known: dict[str, Any] = {}
+    for name in (MANIFEST, RUN):
+        try:
+            content = json.loads((folder / name).read_text())
+        except (OSError, ValueError):
+            continue
+        known |= content if isinstance(content, dict) else {}
+    return known
+
+
 @dataclass(frozen=True, eq=False)
 class Ledger:
     """The pieces in one folder that are safe. Use it inside `open_ledger`."""

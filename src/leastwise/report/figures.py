@@ -22,7 +22,7 @@ from leastwise.report.charts.bars import (
 )
 from leastwise.report.charts.heatmap import HeatmapStyle, heatmap
 from leastwise.report.class_changes import ClassChange
-from leastwise.report.security_curves import Curve, clean_conditions, radius_text
+from leastwise.report.condition_stats import Curve, clean_conditions, radius_text
 from leastwise.statistics.intervals import wilson_interval
 
 MANY = 40  # more classes than this are shortened to both ends

@@ -1,6 +1,5 @@
 """The folders that audits write -> what is in them."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any
 
 from leastwise.audit.evidence import Evidence
 from leastwise.audit.evidence_file import load_evidence
-from leastwise.jobs.folder import MANIFEST, RUN
+from leastwise.jobs.folder import read_run_facts
 from leastwise.report.explain.facts import read_facts
 
 
@@ -59,15 +58,3 @@ def shorten_names(names: Sequence[str]) -> list[str]:
 def shared_prefix(parts: Sequence[Sequence[str]], most: int) -> int:
     """How many words all of them begin with."""
     return next((at for at in range(most) if len({part[at] for part in parts}) > 1), max(0, most))
-
-
-def read_run_facts(folder: Path) -> dict[str, Any]:
-    """What a run wrote beside its evidence; nothing where it cannot be read."""
-    known: dict[str, Any] = {}
-    for name in (MANIFEST, RUN):
-        try:
-            content = json.loads((folder / name).read_text())
-        except (OSError, ValueError):
-            continue
-        known |= content if isinstance(content, dict) else {}
-    return known

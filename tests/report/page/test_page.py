@@ -13,13 +13,12 @@ from leastwise.audit.masking import cautions
 from leastwise.insight.confusion import count_confusions
 from leastwise.report.charts.bars import Bar
 from leastwise.report.class_changes import list_changes, same_images
-from leastwise.report.condition_stats import compute_stats
+from leastwise.report.condition_stats import compute_stats, find_attackers_pick
 from leastwise.report.figures import order_by_group, shorten_bars, top_pairs, weakest_first
 from leastwise.report.page.citations import WORKS, find_papers, find_works, make_bibtex
 from leastwise.report.page.page import compare_models, make_page
 from leastwise.report.results import AuditedModel
 from leastwise.report.terminal.table import headline
-from leastwise.report.weakest import find_attackers_pick
 from leastwise.statistics.intervals import wilson_interval
 from leastwise.statistics.paired import compare_paired
 from tests.report.evidence_made_up import CIFAR10, audited, evidence

@@ -20,8 +20,7 @@ from leastwise.insight.dynamics import measure_overfitting
 from leastwise.insight.explain import Explanation, explain_classes
 from leastwise.insight.features import Moments, inter_class_similarity, intra_class_variance, most_similar
 from leastwise.insight.homing import estimate_homing_gain, measure_homing
-from leastwise.report.security_curves import clean_conditions
-from leastwise.report.weakest import find_attackers_pick
+from leastwise.report.condition_stats import clean_conditions, find_attackers_pick
 
 SCHEMA = 2
 EXPLAIN_FILE = "explain.json"

@@ -10,16 +10,21 @@ from leastwise.audit.evidence import Evidence
 from leastwise.audit.masking import cautions
 from leastwise.core.files import write_atomic
 from leastwise.report.class_changes import different_attacks, list_changes, same_images
-from leastwise.report.condition_stats import ConditionStats, certainty_sentences, compute_stats, side_sentences
+from leastwise.report.condition_stats import (
+    ConditionStats,
+    certainty_sentences,
+    compute_stats,
+    find_attackers_pick,
+    make_curves,
+    side_sentences,
+)
 from leastwise.report.explain.facts import collect_facts
 from leastwise.report.export import table_csv, table_latex, table_markdown, write_csv, write_parquet
 from leastwise.report.html import number_figures, render_page
 from leastwise.report.page.citations import find_row, find_works, make_bibtex
 from leastwise.report.results import AuditedModel
-from leastwise.report.security_curves import make_curves
+from leastwise.report.terminal.screen import percent, span
 from leastwise.report.terminal.table import what_changed
-from leastwise.report.text import percent, span
-from leastwise.report.weakest import find_attackers_pick
 from leastwise.statistics.intervals import CONFIDENCE, wilson_interval
 
 CLEAN = "clean"

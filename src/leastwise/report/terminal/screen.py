@@ -15,3 +15,13 @@ class Screen(Console):
 def say(console: Console, text: str, style: str = "") -> None:
     """Write text as it is: no markup, no colours guessed, lines broken by the terminal only."""
     console.print(Text(text, style=style), soft_wrap=True)
+
+
+def percent(value: float) -> str:
+    """A fraction in percent with one digit, without the sign: headers and sentences say it."""
+    return f"{100 * value:.1f}"
+
+
+def span(low: float, high: float) -> str:
+    """An interval in percent."""
+    return f"[{percent(low)}, {percent(high)}]"
