@@ -26,7 +26,7 @@ from leastwise.attacks.threats import Linf
 from leastwise.audit.auditor import make_auditor
 from leastwise.data.loading import load
 from leastwise.jobs.audit_task import AuditTask
-from leastwise.jobs.dask.connect import connected
+from leastwise.jobs.dask.cluster import connected
 from leastwise.models.fast.prepare import Form
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

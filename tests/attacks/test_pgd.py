@@ -18,7 +18,8 @@ from leastwise.attacks.goals import CE, DLR, KL, Goal, Margin, Targeted
 from leastwise.attacks.min_norm.cw import CWL2, CWInf
 from leastwise.attacks.naming import AttackName, Threat
 from leastwise.attacks.nattack import NAttack
-from leastwise.attacks.pgd import PGD, fgsm, r_fgsm
+from leastwise.attacks.one_step import fgsm, r_fgsm
+from leastwise.attacks.pgd import PGD
 from leastwise.attacks.registry import NAMES, make_attack
 from leastwise.attacks.square import Square
 from leastwise.attacks.surrogate import make_surrogate

@@ -18,8 +18,7 @@ from leastwise.attacks.pgd import PGD
 from leastwise.attacks.reachability import Everywhere, Reach, reach, reach_matrix, worst_target
 from leastwise.attacks.threats import L2, Ball, Linf, Zero
 from leastwise.audit.auditor import make_record
-from leastwise.audit.evidence import Evidence
-from leastwise.audit.evidence_file import parse_evidence
+from leastwise.audit.evidence import Evidence, parse_evidence
 from leastwise.audit.record import join_records
 from leastwise.core.noise import Noise
 from leastwise.models.classifier import Classifier

@@ -18,8 +18,7 @@ from leastwise.attacks.pgd import PGD
 from leastwise.attacks.registry import make_attack
 from leastwise.attacks.threats import Linf
 from leastwise.audit.auditor import AuditEvent, Meanwhile, Ready, Step, make_auditor, usual_batch
-from leastwise.audit.evidence import Evidence, merge_evidence
-from leastwise.audit.evidence_file import EVIDENCE_FILE, PACKED_FILE, load_evidence, pack_evidence
+from leastwise.audit.evidence import EVIDENCE_FILE, PACKED_FILE, Evidence, load_evidence, merge_evidence, pack_evidence
 from leastwise.audit.record import Record
 from leastwise.core.noise import Noise
 from leastwise.data.dataset import Dataset

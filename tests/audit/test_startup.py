@@ -8,9 +8,9 @@ import pytest
 SLOW = ("torch", "scipy.stats", "altair")
 LIGHT = (
     "leastwise.audit.evidence",
-    "leastwise.audit.evidence_file",
+    "leastwise.audit.evidence",
     "leastwise.core.files",
-    "leastwise.core.parsing",
+    "leastwise.core.text",
     "leastwise.core.recipe",
     "leastwise.core.text",
     "leastwise.statistics.gate.decide",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from leastwise.audit.evidence_file import load_evidence
+from leastwise.audit.evidence import load_evidence
 from leastwise.cli.data import check
 from leastwise.data.download.fetch import hold_fetch_lock
 from leastwise.data.loading import load

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from leastwise.audit.evidence_file import EVIDENCE_FILE, load_evidence
+from leastwise.audit.evidence import EVIDENCE_FILE, load_evidence
 from leastwise.cli.demo_story import NAMES, demo
 
 ROOT = Path(__file__).parent.parent.parent

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from leastwise.audit.evidence_file import load_evidence
+from leastwise.audit.evidence import load_evidence
 from leastwise.cli.main import main
 from leastwise.cli.verbs import VERBS
 from leastwise.data.loading import load as fashion

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from leastwise.audit.evidence import Evidence
-from leastwise.audit.evidence_file import EVIDENCE_FILE, load_evidence
+from leastwise.audit.evidence import EVIDENCE_FILE, Evidence, load_evidence
 from leastwise.cli.main import main
 from leastwise.core.files import write_json
 from leastwise.report.export import table_latex, table_markdown

@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 from scripts.listing import listing_text
 
-from leastwise.audit.evidence_file import EVIDENCE_FILE
+from leastwise.audit.evidence import EVIDENCE_FILE
 from leastwise.cli.list import Topic
 from leastwise.cli.listing import FILE, read_listing
 from leastwise.core.files import write_json

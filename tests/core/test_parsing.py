@@ -6,7 +6,7 @@ from leastwise.attacks.combine import Cascade
 from leastwise.attacks.naming import Threat
 from leastwise.attacks.registry import make_attack, repeat_over_radii
 from leastwise.attacks.threats import Linf
-from leastwise.core.parsing import parse_number, parse_numbers, parse_seconds
+from leastwise.core.text import parse_number, parse_numbers, parse_seconds
 
 THREAT = Threat(Linf(0.08), 0.02)
 

@@ -21,7 +21,7 @@ from leastwise.attacks.goals import CE
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Linf
 from leastwise.audit.auditor import Auditor, make_auditor
-from leastwise.audit.evidence_file import parse_evidence
+from leastwise.audit.evidence import parse_evidence
 from leastwise.data.dataset import Dataset
 from leastwise.jobs.audit_task import AuditTask
 from leastwise.jobs.folder import LEDGER, SHARDS

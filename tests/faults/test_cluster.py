@@ -13,11 +13,12 @@ import psutil
 import pytest
 
 from leastwise.audit.auditor import Auditor, Step
-from leastwise.audit.evidence_file import load_evidence
+from leastwise.audit.evidence import load_evidence
 from leastwise.audit.race import RaceRecipe
 from leastwise.cli.main import main
 from leastwise.jobs.audit_task import AuditTask
-from leastwise.jobs.dask.connect import check_address, connected
+from leastwise.jobs.dask.cluster import connected
+from leastwise.jobs.dask.security import check_address
 from leastwise.jobs.folder import IMAGES
 from leastwise.jobs.race_task import RaceTask
 from leastwise.models.fast.prepare import ORIGINAL

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from leastwise.audit.evidence_file import EVIDENCE_FILE
+from leastwise.audit.evidence import EVIDENCE_FILE
 from tests.faults.killable_cluster import ROOT, account, committed, wait_for
 from tests.hostile.files import checkpoint
 

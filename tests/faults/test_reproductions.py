@@ -14,8 +14,7 @@ import torch
 
 from leastwise.cli.main import main
 from leastwise.core.files import LOCK
-from leastwise.jobs.dask.cluster import TrainingSession
-from leastwise.jobs.dask.connect import connected
+from leastwise.jobs.dask.cluster import TrainingSession, connected
 from leastwise.jobs.executor import LOCAL, Executor, NobodyLeft
 from leastwise.jobs.folder import RUN
 from leastwise.jobs.images import ImageSet

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from leastwise.audit.auditor import Step
-from leastwise.audit.evidence_file import EVIDENCE_FILE
+from leastwise.audit.evidence import EVIDENCE_FILE
 from leastwise.core.files import LOCK, lock_folder
 from leastwise.jobs.audit_task import AuditTask
 from leastwise.jobs.executor import AuditWork, LocalAudit, LocalExecutor, LostPiece, PieceListener, PieceResult

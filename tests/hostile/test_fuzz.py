@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from leastwise.attacks.threats import Linf
-from leastwise.audit.evidence_file import parse_evidence
-from leastwise.core.parsing import parse_number, parse_numbers, parse_seconds
+from leastwise.audit.evidence import parse_evidence
+from leastwise.core.text import parse_number, parse_numbers, parse_seconds
 from leastwise.data.classes import DIGITS
 from leastwise.data.readers.arrays import read_npy, read_npz
 from leastwise.data.readers.cifar import read_cifar10, read_cifar100

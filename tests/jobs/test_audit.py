@@ -17,7 +17,7 @@ from leastwise.attacks.goals import CE
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Linf
 from leastwise.audit.auditor import Planned, Step, make_auditor
-from leastwise.audit.evidence_file import EVIDENCE_FILE, load_evidence
+from leastwise.audit.evidence import EVIDENCE_FILE, load_evidence
 from leastwise.data.dataset import Dataset
 from leastwise.data.loading import load
 from leastwise.jobs.audit_task import AuditTask

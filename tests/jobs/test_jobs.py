@@ -11,8 +11,7 @@ import torch
 from leastwise.attacks.base import Clean
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Linf
-from leastwise.audit.evidence import SUMMARY_FILE
-from leastwise.audit.evidence_file import load_evidence
+from leastwise.audit.evidence import SUMMARY_FILE, load_evidence
 from leastwise.core.recipe import recipe_key
 from leastwise.data.dataset import Dataset
 from leastwise.data.loading import load

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from leastwise.audit.evidence_file import load_evidence
+from leastwise.audit.evidence import load_evidence
 from leastwise.cli.main import main
 from leastwise.cli.study import audit_job
 from leastwise.jobs.job import TrainJob, order_jobs

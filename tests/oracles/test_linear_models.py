@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from leastwise.attacks.base import Outcome
 from leastwise.attacks.goals import CE, Goal, Margin
-from leastwise.attacks.pgd import PGD, fgsm
+from leastwise.attacks.one_step import fgsm
+from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import L2, Ball, Linf, Zero
 from leastwise.core.losses import margin
 from leastwise.core.noise import Noise

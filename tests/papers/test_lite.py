@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scripts import lite_tables
 
-from leastwise.audit.evidence_file import load_evidence
+from leastwise.audit.evidence import load_evidence
 from leastwise.data.loading import load
 from leastwise.models.classifier import inference
 from leastwise.models.load.checkpoint import load_checkpoint

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from leastwise.audit.auditor import AuditRecipe
-from leastwise.audit.evidence_file import load_evidence
+from leastwise.audit.evidence import load_evidence
 from leastwise.cli.main import main
 from leastwise.jobs.audit_task import audit
 from leastwise.jobs.events import JobEventListener

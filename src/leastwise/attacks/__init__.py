@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from leastwise.attacks.goals import CE, DLR, KL, Margin, Targeted
     from leastwise.attacks.min_norm.ddn_fmn import FMN, median_distance
     from leastwise.attacks.naming import Threat
-    from leastwise.attacks.pgd import PGD, fgsm
+    from leastwise.attacks.one_step import fgsm
+    from leastwise.attacks.pgd import PGD
     from leastwise.attacks.reachability import reach
     from leastwise.attacks.registry import make_attack, make_attacks, repeat_over_radii
     from leastwise.attacks.square import Square
@@ -62,7 +63,8 @@ __getattr__ = lazy_names(
         "base": "Attack BallAttack Outcome Passes Clean",
         "threats": "L1 L2 Linf Gaussian Uniform",
         "goals": "CE DLR KL Margin Targeted",
-        "pgd": "PGD fgsm",
+        "one_step": "fgsm",
+        "pgd": "PGD",
         "apgd.apgd": "APGD",
         "square": "Square",
         "autoattack": "make_autoattack",

@@ -19,15 +19,13 @@ from leastwise.attacks.min_norm.cw import CW_L2, CW_LINF
 from leastwise.attacks.min_norm.ddn_fmn import DDN_STEPS, FMN_STEPS
 from leastwise.attacks.naming import AttackName, Threat
 from leastwise.attacks.nattack import NATTACK
+from leastwise.attacks.one_step import FGSM, FGSM_RANDOM_START, R_FGSM
 from leastwise.attacks.pgd import (
     CW_LOSS_PGD,
-    FGSM,
-    FGSM_RANDOM_START,
     FRIENDLY_PGD,
     KL_PGD,
     MOMENTUM_PGD,
     PGD_STEPS,
-    R_FGSM,
     TARGETED_PGD,
     TEMPERATURE_PGD,
     TEMPERATURE_PGD_GRID,
@@ -35,7 +33,7 @@ from leastwise.attacks.pgd import (
 from leastwise.attacks.reachability import REACH
 from leastwise.attacks.square import SQUARE
 from leastwise.attacks.transfer import TRANSFER
-from leastwise.core.parsing import parse_number
+from leastwise.core.text import parse_number
 
 CLEAN = AttackName(
     Clean, "clean", "clean", r"clean", lambda threat: Clean(), "the images as they are", paper="", cost="1 forward"

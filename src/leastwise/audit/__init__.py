@@ -10,8 +10,7 @@ from leastwise.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from leastwise.audit.auditor import Auditor, make_auditor
-    from leastwise.audit.evidence import Evidence
-    from leastwise.audit.evidence_file import load_evidence
+    from leastwise.audit.evidence import Evidence, load_evidence
 
 __all__ = ["Auditor", "Evidence", "load_evidence", "make_auditor"]
 
@@ -19,7 +18,6 @@ __getattr__ = lazy_names(
     __name__,
     {
         "auditor": "Auditor make_auditor",
-        "evidence": "Evidence",
-        "evidence_file": "load_evidence",
+        "evidence": "Evidence load_evidence",
     },
 )

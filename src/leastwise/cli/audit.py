@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 
 from leastwise.cli.options import ExecutorOptions, TargetOptions, echo, make_threat
-from leastwise.core.parsing import parse_seconds
+from leastwise.core.text import parse_seconds
 from leastwise.report.terminal.screen import Screen
 
 INCOMPLETE = 3  # exit code: some shards could not be attacked, and the rest is reported
@@ -50,8 +50,7 @@ class Audit:
         model, data, threat, device = target.ready(console, radii[0], self.attack, where.threads(target.threads))
         from leastwise.attacks.registry import make_attacks, repeat_over_radii
         from leastwise.audit.auditor import make_auditor
-        from leastwise.audit.evidence import SUMMARY_FILE
-        from leastwise.audit.evidence_file import load_evidence
+        from leastwise.audit.evidence import SUMMARY_FILE, load_evidence
         from leastwise.core.files import write_json
         from leastwise.jobs.audit_task import AuditTask
         from leastwise.jobs.folder import read_run_facts
@@ -81,11 +80,11 @@ class Audit:
         echo(console, target, auditor, data)
         if task.finished and not self.fresh:
             say(console, f"done before, in {folder} (--fresh does it anew)")
+            found = load_evidence(folder)
         else:
             with where.open_executor() as executor:
                 with progress(console, "audit", data.names) as listen:
-                    task.run(listen, fresh=self.fresh, executor=executor)
-        found = load_evidence(folder)
+                    found = task.attack(listen, fresh=self.fresh, executor=executor)
         if found.groups != data.groups:  # the classes were grouped otherwise when the evidence was made
             found = replace(found, groups=data.groups)
             found.save(task.evidence)

@@ -13,8 +13,7 @@ from leastwise.attacks.naming import Threat
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.registry import make_attacks
 from leastwise.attacks.threats import Linf, Uniform
-from leastwise.audit.evidence import SUMMARY_FILE
-from leastwise.audit.evidence_file import load_evidence
+from leastwise.audit.evidence import SUMMARY_FILE, load_evidence
 from leastwise.core.files import write_atomic, write_json
 from leastwise.data.loading import DEFAULT
 from leastwise.jobs.events import JobEventListener

@@ -114,7 +114,7 @@ class Explain:
         from leastwise.attacks.base import Clean
         from leastwise.attacks.registry import make_attacks
         from leastwise.audit.auditor import make_auditor
-        from leastwise.audit.evidence_file import load_evidence
+        from leastwise.audit.evidence import load_evidence
         from leastwise.insight.features import measure_moments, own_plane, principal_plane, project_images
         from leastwise.jobs.audit_task import AuditTask
         from leastwise.models.fast.prepare import FORMS

@@ -12,8 +12,7 @@ import tyro
 from rich.console import Console
 
 from leastwise.attacks.choices import Keep, Norm
-from leastwise.core.parsing import parse_number, parse_numbers, parse_seconds
-from leastwise.core.text import first_line
+from leastwise.core.text import first_line, parse_number, parse_numbers, parse_seconds
 
 if TYPE_CHECKING:
     from leastwise.attacks.naming import Threat
@@ -246,7 +245,7 @@ class ExecutorOptions:
             yield LOCAL
             return
         try:
-            from leastwise.jobs.dask.connect import connected, processors
+            from leastwise.jobs.dask.cluster import connected, processors
         except ImportError:
             raise ValueError("Dask is not installed: pip install 'leastwise[cluster]'") from None
         folder = Path(self.tls) if self.tls else None

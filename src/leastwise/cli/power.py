@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from leastwise.core.parsing import parse_number
+from leastwise.core.text import parse_number
 from leastwise.report.terminal.screen import Screen, say
 
 Between = Literal["models", "classes", "threshold"]

@@ -131,8 +131,7 @@ def of_list(value: Any) -> list[Any]:
 
 def carry_out(console: "Console", jobs: "dict[Cell, AuditJob]", out: Path, runner: "JobRunner") -> "list[StudyRow]":
     """Do what is left of the trainings and audits, and collect what all of them found."""
-    from leastwise.audit.evidence import SUMMARY_FILE
-    from leastwise.audit.evidence_file import load_evidence
+    from leastwise.audit.evidence import SUMMARY_FILE, load_evidence
     from leastwise.core.files import write_json
     from leastwise.jobs.folder import read_run_facts
     from leastwise.jobs.schedule import execute, schedule

@@ -8,7 +8,7 @@ import tyro
 
 from leastwise.attacks.choices import Norm
 from leastwise.cli.options import choose_device, make_threat, use_data_dir, with_size
-from leastwise.core.parsing import parse_number, parse_numbers
+from leastwise.core.text import parse_number, parse_numbers
 from leastwise.report.terminal.screen import Screen
 from leastwise.training.choices import CraftMode, Precision, SelectionRule
 

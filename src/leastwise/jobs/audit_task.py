@@ -8,6 +8,7 @@ import json
 import shutil
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,8 +20,7 @@ from torch import nn
 from leastwise import __version__
 from leastwise.attacks.base import Attack
 from leastwise.audit.auditor import AtMost, Auditor, Ready, make_auditor
-from leastwise.audit.evidence import Evidence
-from leastwise.audit.evidence_file import EVIDENCE_FILE, load_evidence
+from leastwise.audit.evidence import EVIDENCE_FILE, Evidence, load_evidence
 from leastwise.core.files import write_json
 from leastwise.core.recipe import to_plain_json
 from leastwise.data.dataset import Dataset
@@ -68,7 +68,7 @@ def audit(
     auditor = make_auditor(model, data, conditions, seed=seed, batch_size=batch_size, device=device, force=force)
     task = AuditTask(auditor, data, out, form=form)
     if out is None:
-        return task.attack(listen, executor, CLOCK)
+        return task.attack(listen, executor=executor)
     return load_evidence(task.run(listen, executor=executor))
 
 
@@ -115,36 +115,42 @@ class AuditTask:
     def run(
         self, listen: AuditListener = ignore, *, fresh: bool = False, executor: Executor = LOCAL, clock: Clock = CLOCK
     ) -> Path:
-        """Attack in the folder, or find it done; what an interrupted audit committed is not attacked again."""
-        if self.finished and not fresh:
-            return self.evidence
-        folder, begun = self.evidence.parent, clock.seconds()
-        with claim_folder(folder, self.claim, fresh=fresh):
-            steady_memory()
-            found = self.attack(listen, executor, clock)
-            found.save(self.evidence)
-            if len(found.ids) == len(self.data):
-                shutil.rmtree(folder / SHARDS)
-            seconds = clock.seconds() - begun
-            write_run_facts(folder, seconds, clock=clock, device=self.auditor.device, about=self.about)
+        """Attack in the folder, or find it done; the file of the evidence."""
+        if fresh or not self.finished:
+            self.attack(listen, fresh=fresh, executor=executor, clock=clock)
         return self.evidence
 
-    def attack(self, listen: AuditListener = ignore, executor: Executor = LOCAL, clock: Clock = CLOCK) -> Evidence:
-        """Every condition on every shard, or on as many as the budget allows."""
-        with open_ledger(self.folder and self.folder / SHARDS) as ledger, inference(self.auditor.model):
-            work = settle_choices(self.auditor, self.data, self.folder, self.form, listen)
-            most = estimate_time(work.auditor, self.data, work.crafted_on)
-            listen(most)
-            course = ShardCourse(replace(work, seconds=most.seconds), executor, ledger, self.budget, listen, clock)
-            with executor.open_audit(course.work, course.hear) as session:
-                while True:
-                    course.submit_pieces(session)
-                    if not session.is_busy:
-                        break
-                    result = session.wait()
-                    course.submit_pieces(session)  # others go on while this process writes
-                    course.take(result)
-            return course.make_evidence()
+    def attack(
+        self, listen: AuditListener = ignore, *, fresh: bool = False, executor: Executor = LOCAL, clock: Clock = CLOCK
+    ) -> Evidence:
+        """Every condition on every shard, or on as many as the budget allows.
+
+        In a folder, what an interrupted audit committed is not attacked again, and the evidence is written at the end.
+        """
+        folder, begun = self.folder, clock.seconds()
+        with nullcontext() if folder is None else claim_folder(folder, self.claim, fresh=fresh):
+            with open_ledger(folder and folder / SHARDS) as ledger, inference(self.auditor.model):
+                steady_memory()
+                work = settle_choices(self.auditor, self.data, folder, self.form, listen)
+                most = estimate_time(work.auditor, self.data, work.crafted_on)
+                listen(most)
+                course = ShardCourse(replace(work, seconds=most.seconds), executor, ledger, self.budget, listen, clock)
+                with executor.open_audit(course.work, course.hear) as session:
+                    while True:
+                        course.submit_pieces(session)
+                        if not session.is_busy:
+                            break
+                        result = session.wait()
+                        course.submit_pieces(session)  # others go on while this process writes
+                        course.take(result)
+                found = course.make_evidence()
+            if folder is not None:
+                found.save(self.evidence)
+                if len(found.ids) == len(self.data):
+                    shutil.rmtree(folder / SHARDS)
+                seconds = clock.seconds() - begun
+                write_run_facts(folder, seconds, clock=clock, device=self.auditor.device, about=self.about)
+        return found
 
 
 class Manifest(NamedTuple):

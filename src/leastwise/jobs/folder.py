@@ -20,8 +20,7 @@ from typing import Any
 import torch
 
 from leastwise import __version__
-from leastwise.audit.evidence import SUMMARY_FILE
-from leastwise.audit.evidence_file import EVIDENCE_FILE, PACKED_FILE
+from leastwise.audit.evidence import EVIDENCE_FILE, PACKED_FILE, SUMMARY_FILE
 from leastwise.core.files import check_writable, lock_folder, sha256, write_atomic, write_json
 from leastwise.training.resume import FILES as TRAINING_FILES
 

@@ -10,7 +10,7 @@ from leastwise.attacks.base import Attack
 from leastwise.attacks.surrogate import make_surrogate
 from leastwise.attacks.transfer import Transfer
 from leastwise.audit.auditor import make_auditor
-from leastwise.audit.evidence_file import load_evidence, pack_evidence
+from leastwise.audit.evidence import load_evidence, pack_evidence
 from leastwise.core.recipe import recipe_key
 from leastwise.core.text import one_line
 from leastwise.data.dataset import Dataset

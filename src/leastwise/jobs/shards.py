@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from leastwise.audit.auditor import AuditEvent, Meanwhile, Planned, Step, count_correct
-from leastwise.audit.evidence import Evidence
-from leastwise.audit.evidence_file import parse_evidence
+from leastwise.audit.evidence import Evidence, parse_evidence
 from leastwise.audit.record import SUMS, Record, RecordColumns
 from leastwise.core.counts import Tally
 from leastwise.jobs.executor import AuditPiece, AuditWork, Executor, LostPiece, PieceResult, WorkSession

@@ -12,7 +12,7 @@ from itertools import product
 from pathlib import Path
 
 from leastwise import __version__
-from leastwise.audit.evidence_file import EVIDENCE_FILE, PACKED_FILE
+from leastwise.audit.evidence import EVIDENCE_FILE, PACKED_FILE
 from leastwise.core.files import sha256
 from leastwise.core.recipe import name_of_type, recipe_key
 from leastwise.jobs.extras import FEATURES, PICTURES

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from leastwise.audit.evidence_file import load_evidence
+from leastwise.audit.evidence import load_evidence
 from leastwise.core.counts import Tally
 from leastwise.core.files import write_json
 from leastwise.core.recipe import recipe_key

@@ -17,7 +17,7 @@ from leastwise.attacks.threats import L2, Linf
 from leastwise.audit.evidence import MOST_NAMED, Evidence
 from leastwise.audit.masking import ball_of
 from leastwise.core.counts import ClassFrame
-from leastwise.core.parsing import parse_number
+from leastwise.core.text import parse_number
 from leastwise.report.terminal.screen import percent, span
 from leastwise.statistics.intervals import ClassCounts, ClassValues, Ranking, rank_classes, wilson_interval
 from leastwise.statistics.spread import Spread, homogeneity, measure_spread, variance_bounds
@@ -186,6 +186,7 @@ def make_curves(evidence: Evidence) -> tuple[Curve, ...]:
 
 
 def make_curve(evidence: Evidence, attack: str, at: Mapping[float, str]) -> Curve:
+    """The curve of one attack, whose conditions are given by their radii."""
     radii = tuple(sorted(at))
     conditions = tuple(at[radius] for radius in radii)
     tallies = [evidence.tally(name) for name in conditions]
@@ -201,6 +202,7 @@ def make_curve(evidence: Evidence, attack: str, at: Mapping[float, str]) -> Curv
 
 
 def clean_conditions(evidence: Evidence) -> list[str]:
+    """The conditions that are the images as they are."""
     return [name for name, attack in evidence.attacks.items() if attack["type"] == Clean.recipe_name]
 
 
@@ -242,6 +244,7 @@ def half_lost(curve: Curve, names: tuple[str, ...]) -> str:
 
 
 def radius_text(eps: float, norm: str) -> str:
+    """A radius for people: in 1/255 for Linf."""
     return f"{255 * eps:.4g}/255" if norm == Linf.recipe_name else f"{eps:.4g}"
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from leastwise.audit.evidence import SUMMARY_FILE, Evidence
-from leastwise.audit.evidence_file import load_evidence, locate_evidence
+from leastwise.audit.evidence import SUMMARY_FILE, Evidence, load_evidence, locate_evidence
 from leastwise.core.text import escape_unprintable
 from leastwise.report.terminal.screen import percent, span
 from leastwise.statistics.gate.decide import GateOutcome, GateVerdict, Result, SingleImages

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from leastwise.audit.evidence import Evidence
-from leastwise.audit.evidence_file import load_evidence
+from leastwise.audit.evidence import Evidence, load_evidence
 from leastwise.jobs.folder import read_run_facts
 from leastwise.report.explain.facts import read_facts
 

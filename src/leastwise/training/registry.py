@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from leastwise.core.parsing import parse_number
 from leastwise.core.recipe import name_of_type
-from leastwise.core.text import did_you_mean
+from leastwise.core.text import did_you_mean, parse_number
 from leastwise.training.averaging import AVERAGINGS
 from leastwise.training.base import Policy
 from leastwise.training.entries import Method, NamedPolicy

@@ -6,7 +6,9 @@ dies takes nothing with it but what it was computing.
 
 import itertools
 import json
+import logging
 import math
+import os
 import time
 import uuid
 from collections.abc import Iterator
@@ -17,11 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import cloudpickle
-from distributed import Client, Future, KilledWorker, wait
+import dask
+from distributed import Client, Future, KilledWorker, LocalCluster, wait
+from distributed.security import Security
 
 from leastwise.core.files import check_writable, lock_folder, write_atomic
-from leastwise.core.text import one_line
+from leastwise.core.text import first_line, one_line
 from leastwise.jobs.dask.call import call
+from leastwise.jobs.dask.security import certificates, check_address
 from leastwise.jobs.dask.worker import SEEN, Inputs, Refused, pack_work, versions
 from leastwise.jobs.events import ignore
 from leastwise.jobs.executor import (
@@ -266,3 +271,80 @@ def scheduler_gone(address: str) -> NobodyLeft:
     return NobodyLeft(
         f"the scheduler at {address} went away: what is finished is kept, and the same command goes on when it is back"
     )
+
+
+# Of a scheduler that is started here: a piece whose worker died is tried on others, workers that are silent for two
+# minutes are given up, and a busy machine may take long to start one.
+SETTINGS = {
+    "distributed.scheduler.allowed-failures": DEATHS,
+    "distributed.scheduler.worker-ttl": "120s",
+    "distributed.comm.timeouts.connect": "120s",
+}
+
+
+@contextmanager
+def connected(
+    scheduler: str = "",
+    workers: int = 0,
+    tls: Path | None = None,
+    plain: bool = False,
+    limit: float | None = None,
+    patience: float = PATIENCE,
+) -> Iterator[DaskExecutor]:
+    """The cluster at an address; without one, `workers` processes on this machine that end with us."""
+    safe = None if tls is None else certificates(tls)
+    if scheduler:
+        check_address(scheduler, plain)
+    if workers < 0 or (scheduler and workers):
+        raise ValueError(f"--workers starts 1 process or more here, without --scheduler, but saw {workers}")
+    # What the scheduler says of dead workers is told by the outcome; a task that is set aside is reported.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    with dask.config.set({} if scheduler else SETTINGS):
+        with attached(scheduler, safe, patience) if scheduler else started(workers or 1, safe) as client:
+            executor = DaskExecutor(client, limit, patience)
+            try:
+                yield executor
+            finally:
+                executor.let_go()
+
+
+@contextmanager
+def attached(address: str, safe: Security | None, patience: float) -> Iterator[Client]:
+    try:
+        client = Client(address, security=safe, timeout=10, set_as_default=False)
+    except (OSError, TypeError, ValueError) as error:  # Dask: no answer, no certificate, no such protocol
+        raise ValueError(f"cannot reach the scheduler at {address} ({first_line(error)}): is it running?") from None
+    try:
+        try:
+            client.wait_for_workers(1, timeout=patience)
+        except TimeoutError:
+            raise ValueError(
+                f"the scheduler at {address} has no worker: start one with `dask worker {address}`"
+            ) from None
+        yield client
+    finally:
+        with suppress(Exception):
+            client.close(timeout=2)
+
+
+@contextmanager
+def started(workers: int, safe: Security | None) -> Iterator[Client]:
+    """A cluster on this machine, on the loopback interface only, one thread for each worker."""
+    with LocalCluster(
+        n_workers=workers,
+        threads_per_worker=1,
+        processes=True,
+        host="127.0.0.1",
+        protocol="tls://" if safe else "tcp://",
+        security=safe,
+        dashboard_address="127.0.0.1:0",  # any free port: another cluster may have the usual one
+        memory_limit=None,
+        silence_logs=logging.CRITICAL,
+    ) as cluster:
+        with Client(cluster, security=safe, set_as_default=False) as client:
+            yield client
+
+
+def processors() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
