@@ -10,9 +10,10 @@ import tyro  # noqa: F401
 import vl_convert  # noqa: F401
 
 import leastwise.cli.demo_story  # noqa: F401
+from leastwise.cli.main import load_verb
 from leastwise.cli.verbs import VERBS
 
 for verb in VERBS.values():
-    verb.load()
+    load_verb(verb)
 
 torch.set_num_threads(1)

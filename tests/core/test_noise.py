@@ -63,7 +63,8 @@ def test_a_fork_depends_on_the_draw_it_forks_from() -> None:
 
 
 def test_seed_and_purpose_are_kept_apart() -> None:
-    assert Noise(1, torch.tensor([0]), "2/a").key != Noise(12, torch.tensor([0]), "/a").key
+    a, b = (Noise(seed, torch.tensor([0]), purpose).words((4,)) for seed, purpose in ((1, "2/a"), (12, "/a")))
+    assert not torch.equal(a, b)
 
 
 def test_float32_and_float64_draw_the_same_numbers() -> None:

@@ -11,7 +11,7 @@ from leastwise.cli.options import choose_device
 from leastwise.data.dataset import Dataset
 from leastwise.data.loading import load
 from leastwise.data.readers.arrays import read_npz
-from leastwise.data.registry import SOURCES
+from leastwise.data.registry import EMBEDDED
 from tests.conftest import SHAPE, K
 
 
@@ -175,7 +175,7 @@ def test_the_embedded_set_has_its_labels(split: str, per_class: int) -> None:
 
 
 def test_the_embedded_set_is_small_and_attributed() -> None:
-    folder = Path(SOURCES["fashion-mini"].read.__globals__["EMBEDDED"]).parent
+    folder = EMBEDDED.parent
     assert (folder / "fashion_mini.npz").stat().st_size < 4 * 2**20
     assert "Zalando" in (folder / "FASHION_MNIST_LICENSE").read_text()
 

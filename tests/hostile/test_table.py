@@ -299,6 +299,7 @@ def inside(folder: Path) -> list[tuple[str, bytes]]:
     return sorted(
         (str(path.relative_to(folder)), path.read_bytes() if path.is_file() and not path.is_symlink() else b"")
         for path in folder.rglob("*")
+        if "__pycache__" not in path.parts  # the interpreter's own, of a file that was named as code
     )
 
 

@@ -18,7 +18,7 @@ from leastwise.data.cache import describe_missing, find_folder
 from leastwise.data.download.archives import unpack, wanted_path
 from leastwise.data.download.fetch import CONTENTS, DOWNLOADS, check_contents, fetch, hold_fetch_lock, replace_folder
 from leastwise.data.download.http import part_path
-from leastwise.data.loading import load
+from leastwise.data.loading import check_facts, load
 from leastwise.data.registry import IDX, SOURCES
 from leastwise.data.source import ByHand, Debian, File, KnownFacts, Npm, Official, Source, hash_content
 
@@ -445,10 +445,10 @@ def test_facts_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     facts = KnownFacts(2, (3, 4, 4), {"test": (1, 2)})
     np.savez(tmp_path / "x.npz", images=np.zeros((3, 3, 4, 4), np.uint8), labels=np.array([0, 1, 1]))
     data = load(str(tmp_path / "x.npz"))
-    facts.check("x", "test", data)
+    check_facts(facts, "x", "test", data=data)
     for wrong in (replace(facts, k=3), replace(facts, shape=(3, 5, 4)), replace(facts, per_class={"test": 2})):
         with pytest.raises(ValueError, match="is not the data set it is known as"):
-            wrong.check("x", "test", data)
+            check_facts(wrong, "x", "test", data=data)
 
 
 def test_a_set_that_is_not_here_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
