@@ -12,7 +12,7 @@ from leastwise.audit.evidence import load_evidence
 from leastwise.cli.data import check
 from leastwise.data.download.fetch import hold_fetch_lock
 from leastwise.data.loading import load
-from leastwise.report.terminal.screen import Screen
+from leastwise.report.text import Screen
 from tests.forked_commands import leastwise
 
 NET = """

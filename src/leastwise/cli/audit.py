@@ -8,7 +8,7 @@ import tyro
 
 from leastwise.cli.options import ExecutorOptions, TargetOptions, echo, make_threat
 from leastwise.core.text import parse_seconds
-from leastwise.report.terminal.screen import Screen
+from leastwise.report.text import Screen
 
 INCOMPLETE = 3  # exit code: some shards could not be attacked, and the rest is reported
 
@@ -59,8 +59,8 @@ class Audit:
         from leastwise.report.cost_matrix import read_costs
         from leastwise.report.summary import game_line, summarise
         from leastwise.report.terminal.progress import progress
-        from leastwise.report.terminal.screen import say
         from leastwise.report.terminal.table import headline, print_classes
+        from leastwise.report.text import say
 
         cost = read_costs(Path(self.costs), data.names) if self.costs else None
         conditions = make_attacks(repeat_over_radii(self.attack, radii, threat), threat)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from leastwise.report.terminal.screen import Screen, say
+from leastwise.report.text import Screen, say
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 
 from leastwise.cli.options import choose_device
-from leastwise.report.terminal.screen import Screen
+from leastwise.report.text import Screen
 
 
 @dataclass(frozen=True)

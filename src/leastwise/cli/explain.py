@@ -9,7 +9,7 @@ import tyro
 from rich.console import Console
 
 from leastwise.cli.options import TargetOptions, class_of, echo
-from leastwise.report.terminal.screen import Screen, say
+from leastwise.report.text import Screen, say
 
 if TYPE_CHECKING:
     from leastwise.audit.evidence import Evidence

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from leastwise.cli.listing import ListingEntry, read_listing
-from leastwise.report.terminal.screen import Screen
+from leastwise.report.text import Screen
 
 Topic = Literal["all", "attacks", "augmentations", "corruptions", "data", "methods", "models", "papers"]
 

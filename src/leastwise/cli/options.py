@@ -185,7 +185,7 @@ def class_of(text: str, names: Sequence[str]) -> int | str:
 
 def echo(console: Console, target: TargetOptions, auditor: "Auditor", data: "Dataset") -> None:
     """Say what was understood, with every default resolved, and what a reader should know."""
-    from leastwise.report.terminal.screen import say
+    from leastwise.report.text import say
 
     c, h, w = data.shape
     conditions = auditor.recipe.conditions

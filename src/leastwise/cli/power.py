@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import tyro
 
 from leastwise.core.text import parse_number
-from leastwise.report.terminal.screen import Screen, say
+from leastwise.report.text import Screen, say
 
 Between = Literal["models", "classes", "threshold"]
 

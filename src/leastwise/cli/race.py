@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from leastwise.cli.options import ExecutorOptions, TargetOptions, echo
-from leastwise.report.terminal.screen import Screen
+from leastwise.report.text import Screen
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Race:
         from leastwise.jobs.race_task import RaceTask
         from leastwise.models.fast.prepare import FORMS
         from leastwise.report.terminal.race import race_sentence, show_race
-        from leastwise.report.terminal.screen import say
+        from leastwise.report.text import say
 
         conditions = ((self.attack, make_attack(self.attack, threat)),)
         auditor = make_auditor(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from leastwise.cli.options import ExecutorOptions, choose_device, use_data_dir
-from leastwise.report.terminal.screen import Screen
+from leastwise.report.text import Screen
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -69,7 +69,7 @@ class Reproduce:
         from leastwise.papers.recipes import trainings
         from leastwise.papers.reproduce import collect_results, do_work, list_work, recipes_of
         from leastwise.papers.stored import PaperStore
-        from leastwise.report.terminal.screen import say
+        from leastwise.report.text import say
 
         console = Screen()
         store = PaperStore(self.out, self.scale)
@@ -100,7 +100,7 @@ class Reproduce:
 
 def show_tree(console: "Console", exhibits: Any, store: "PaperStore") -> None:
     from leastwise.papers.outline import tree
-    from leastwise.report.terminal.screen import say
+    from leastwise.report.text import say
 
     for text in tree(exhibits, store):
         say(console, text)
@@ -117,7 +117,7 @@ def show_work(
     from leastwise.papers.recipes import trainings
     from leastwise.papers.reproduce import count_versions
     from leastwise.papers.scales import scale
-    from leastwise.report.terminal.screen import say
+    from leastwise.report.text import say
 
     everything = tuple(dict.fromkeys((*trainings(recipes), *recipes)))
     say(console, f"scale      {store.scale}: {scale(store.scale).about}")
@@ -145,7 +145,7 @@ def make_listener(
     from leastwise.papers.recipes import Measured, Recipe
     from leastwise.papers.reproduce import RecipeListener
     from leastwise.report.terminal.progress import progress
-    from leastwise.report.terminal.screen import say
+    from leastwise.report.text import say
 
     expected = {recipe: speed.seconds(recipe) for recipe in work}
     numbers = {recipe: number for number, recipe in enumerate(work, 1)}

@@ -12,7 +12,7 @@ import tyro
 
 from leastwise.cli.options import ExecutorOptions, choose_device, make_threat, use_data_dir
 from leastwise.cli.train import Train
-from leastwise.report.terminal.screen import Screen
+from leastwise.report.text import Screen
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -61,7 +61,7 @@ class Study:
         console = Screen()
         from leastwise.core.files import write_atomic
         from leastwise.report.study import make_study_page, study_csv
-        from leastwise.report.terminal.screen import say
+        from leastwise.report.text import say
 
         trainings = {job.model for job in jobs.values()}
         say(console, f"{plan.title}: {len(trainings)} trainings and {len(set(jobs.values()))} audits")
@@ -158,7 +158,7 @@ def make_listener(console: "Console", labels: "Mapping[Job, str]", trainings: in
     from leastwise.jobs.job import AuditJob, Job
     from leastwise.jobs.schedule import JobListener
     from leastwise.report.terminal.progress import progress
-    from leastwise.report.terminal.screen import say
+    from leastwise.report.text import say
     from leastwise.training.base import Epoch
 
     done = itertools.count(1)
@@ -182,7 +182,7 @@ def make_listener(console: "Console", labels: "Mapping[Job, str]", trainings: in
 
 def print_places(console: "Console", plan: "Plan", rows: "list[StudyRow]") -> None:
     from leastwise.report.study import hardest_condition, rank_methods
-    from leastwise.report.terminal.screen import say
+    from leastwise.report.text import say
 
     condition = hardest_condition(rows)
     for place in rank_methods(rows, condition):

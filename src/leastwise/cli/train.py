@@ -9,7 +9,7 @@ import tyro
 from leastwise.attacks.choices import Norm
 from leastwise.cli.options import choose_device, make_threat, use_data_dir, with_size
 from leastwise.core.text import parse_number, parse_numbers
-from leastwise.report.terminal.screen import Screen
+from leastwise.report.text import Screen
 from leastwise.training.choices import CraftMode, Precision, SelectionRule
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Train:
         from leastwise.jobs.store import RESULTS, Store
         from leastwise.jobs.train_task import prepare_training, weights_in
         from leastwise.report.terminal.progress import progress
-        from leastwise.report.terminal.screen import say
+        from leastwise.report.text import say
         from leastwise.training.registry import settings_text
 
         job = self.job()

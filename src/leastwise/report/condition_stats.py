@@ -18,7 +18,7 @@ from leastwise.audit.evidence import MOST_NAMED, Evidence
 from leastwise.audit.masking import ball_of
 from leastwise.core.counts import ClassFrame
 from leastwise.core.text import parse_number
-from leastwise.report.terminal.screen import percent, span
+from leastwise.report.text import percent, span
 from leastwise.statistics.intervals import ClassCounts, ClassValues, Ranking, rank_classes, wilson_interval
 from leastwise.statistics.spread import Spread, homogeneity, measure_spread, variance_bounds
 from leastwise.statistics.worst_class import WorstClass, estimate_worst, probability_worst

@@ -15,7 +15,7 @@ import numpy as np
 from leastwise.audit.evidence import Evidence
 from leastwise.audit.record import SUMS, Record
 from leastwise.core.files import write_atomic
-from leastwise.report.terminal.screen import percent, span
+from leastwise.report.text import percent, span
 from leastwise.statistics.intervals import wilson_interval
 
 LATEX = {

@@ -9,7 +9,7 @@ import numpy as np
 
 from leastwise.audit.evidence import SUMMARY_FILE, Evidence, load_evidence, locate_evidence
 from leastwise.core.text import escape_unprintable
-from leastwise.report.terminal.screen import percent, span
+from leastwise.report.text import percent, span
 from leastwise.statistics.gate.decide import GateOutcome, GateVerdict, Result, SingleImages
 
 

@@ -9,7 +9,7 @@ from leastwise.audit.evidence import Evidence
 from leastwise.jobs.study import Cell, Study
 from leastwise.report.export import csv_text
 from leastwise.report.html import render_page
-from leastwise.report.terminal.screen import percent
+from leastwise.report.text import percent
 
 
 class StudyRow(NamedTuple):

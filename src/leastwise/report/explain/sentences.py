@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from leastwise.report.explain.facts import ExplainFacts, with_nans
-from leastwise.report.terminal.screen import percent, span
+from leastwise.report.text import percent, span
 
 LARGEST = 30  # classes up to which communities are named
 

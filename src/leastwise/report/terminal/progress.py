@@ -20,7 +20,7 @@ from rich.progress import (
 from leastwise.audit.auditor import AtMost, Meanwhile, Planned, Ready
 from leastwise.core.counts import Tally
 from leastwise.jobs.events import JobEvent
-from leastwise.report.terminal.screen import percent, say
+from leastwise.report.text import percent, say
 from leastwise.statistics.race import Round
 from leastwise.training.base import Epoch, Seen
 from leastwise.training.loop import StepProgress

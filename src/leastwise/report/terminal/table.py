@@ -12,7 +12,7 @@ from leastwise.audit.masking import cautions
 from leastwise.core.counts import ClassFrame
 from leastwise.report.class_changes import compare_pair
 from leastwise.report.condition_stats import find_attackers_pick, lowest_accuracy
-from leastwise.report.terminal.screen import percent, say, span
+from leastwise.report.text import percent, say, span
 from leastwise.statistics.intervals import wilson_interval
 from leastwise.statistics.paired import PairedComparison
 
