@@ -1,4 +1,4 @@
-"""The screen that verbs write to, and plain sentences on it."""
+"""Text for people: the screen that verbs write to, plain sentences on it, and numbers in them."""
 
 from rich.console import Console
 from rich.text import Text
