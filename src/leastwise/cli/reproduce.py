@@ -89,6 +89,7 @@ class Reproduce:
             with self.where.open_executor() as executor:
                 listener = make_listener(console, work, store, speed)
                 failed = do_work(work, store, listener, device=device, threads=threads, executor=executor)
+            store.remember_keys((*recipes, *trainings(recipes)))
         for found in collect_results(exhibits, store, failed):
             folder = store.root / "pages" / found.paper.id
             written = write_page(found.paper, found.exhibits, self.scale, found.results, found.failed, folder)

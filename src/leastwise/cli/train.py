@@ -112,8 +112,8 @@ class Train:
         use_data_dir(self.data_dir)
         device = choose_device(self.device, self.threads)
         from leastwise.core.recipe import name_of_type, recipe_key
-        from leastwise.jobs.store import RESULTS, Store
-        from leastwise.jobs.train_task import prepare_training, weights_in
+        from leastwise.jobs.store import RESULTS, Store, weights_in
+        from leastwise.jobs.train_task import prepare_training
         from leastwise.report.terminal.progress import progress
         from leastwise.report.text import say
         from leastwise.training.registry import settings_text

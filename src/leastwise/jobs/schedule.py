@@ -187,6 +187,7 @@ def execute(jobs: Iterable[Job], runner: JobRunner, listener: JobListener = JobL
             raise
         except Exception as error:  # whatever it is: one broken training must not cost the others
             failed[job] = describe_error(error)
+        runner.store.look_again()
         listener.after(job, time.monotonic() - begun, failed.get(job, ""))
     return failed
 
@@ -220,6 +221,7 @@ def train_side_by_side(
                 del under_way[job]
                 if result.failed:
                     failed[job] = result.failed
+                runner.store.look_again()
                 listener.after(job, result.seconds, result.failed)
 
 

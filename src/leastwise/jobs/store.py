@@ -5,7 +5,7 @@ this machine to use a finished result, and a result of an older version counts a
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import product
@@ -18,8 +18,7 @@ from leastwise.core.recipe import name_of_type, recipe_key
 from leastwise.jobs.extras import FEATURES, PICTURES
 from leastwise.jobs.folder import CLAIM, SHARDS, job_key, read_claim
 from leastwise.jobs.job import AuditJob, GivenNetwork, Job, ReleasedNetwork, TrainJob, needed_jobs
-from leastwise.jobs.train_task import weights_in
-from leastwise.training.resume import EPOCHS
+from leastwise.training.resume import EPOCHS, MODEL, WEIGHTS
 
 RESULTS = Path("results")  # where verbs put results unless told otherwise, and look for those of others
 NETWORKS = "networks"  # the folder under the results for weights that others give away
@@ -52,6 +51,10 @@ class Store:
                     found.setdefault(job_key(claim), []).append(path.parent)
         return found
 
+    def look_again(self) -> None:
+        """Forget which folders there were: others have come."""
+        self.__dict__.pop("claimed", None)
+
     def place(self, job: Job) -> Path:
         """Where a new result of a job goes."""
         if job in self.places:
@@ -61,8 +64,16 @@ class Store:
 
     def find(self, job: Job) -> Path | None:
         """The folder of the finished result of a job, if there is one."""
-        candidates = dict.fromkeys((self.place(job), *self.claimed.get(recipe_key(job), ())))
-        return next((folder for folder in candidates if self.is_finished(job, folder)), None)
+        networks = [] if isinstance(job, TrainJob) else [self.find_weights(need) for need in needed_jobs(job)]
+        return self.find_key(recipe_key(job), list_extras(job), networks, first=self.place(job))
+
+    def find_key(
+        self, key: str, extras: Sequence[str], networks: Sequence[Path | None], *, first: Path | None = None
+    ) -> Path | None:
+        """The same, of a job that is known by its key, what is kept besides, and the weights that it was made with."""
+        candidates = dict.fromkeys((*([] if first is None else [first]), *self.claimed.get(key, ())))
+        known = [digest_file(file) for file in networks if file is not None]
+        return next((one for one in candidates if is_finished(one, key, extras, known)), None)
 
     def folder(self, job: Job) -> Path:
         """The folder of a job: where its result is, or where it will be."""
@@ -74,19 +85,6 @@ class Store:
     def has_begun(self, job: Job) -> bool:
         """Whether a job was begun and is not finished."""
         return not self.has(job) and read_claim(self.place(job)) is not None
-
-    def is_finished(self, job: Job, folder: Path) -> bool:
-        """Whether a folder holds the result of a job; an audit of a network that was trained anew since does not."""
-        claim = read_claim(folder)
-        if claim is None or job_key(claim) != recipe_key(job) or not is_same_major(str(claim.get("leastwise", ""))):
-            return False
-        if isinstance(job, TrainJob):
-            return weights_in(folder) is not None and (folder / EPOCHS).is_file()
-        extras = [name for name, wanted in ((FEATURES, job.features), (PICTURES, job.pictures)) if wanted]
-        if not any((folder / name).is_file() for name in (EVIDENCE_FILE, PACKED_FILE)) or (folder / SHARDS).exists():
-            return False
-        known = self.digest_networks(job)
-        return all((folder / name).is_file() for name in extras) and known in ([], claim.get("networks", known))
 
     def digest_networks(self, job: AuditJob) -> list[str]:
         """The digests of the networks that an audit needs, as far as they are here."""
@@ -108,6 +106,30 @@ class Store:
         """The version of leastwise that made a finished result."""
         folder = self.find(job)
         return "" if folder is None else str((read_claim(folder) or {}).get("leastwise", ""))
+
+
+def is_finished(folder: Path, key: str, extras: Sequence[str], networks: list[str]) -> bool:
+    """Whether a folder holds the result of a job; an audit of a network that was trained anew since does not."""
+    claim = read_claim(folder)
+    if claim is None or job_key(claim) != key or not is_same_major(str(claim.get("leastwise", ""))):
+        return False
+    if claim["kind"] == "training":
+        return weights_in(folder) is not None and (folder / EPOCHS).is_file()
+    if not any((folder / name).is_file() for name in (EVIDENCE_FILE, PACKED_FILE)) or (folder / SHARDS).exists():
+        return False
+    return all((folder / name).is_file() for name in extras) and networks in ([], claim.get("networks", networks))
+
+
+def list_extras(job: Job) -> list[str]:
+    """The files that an audit leaves besides its evidence."""
+    if isinstance(job, TrainJob):
+        return []
+    return [name for name, wanted in ((FEATURES, job.features), (PICTURES, job.pictures)) if wanted]
+
+
+def weights_in(folder: Path) -> Path | None:
+    """The weights that a finished training left in its folder."""
+    return next((folder / name for name in (WEIGHTS, MODEL) if (folder / name).is_file()), None)
 
 
 def describe_briefly(job: Job) -> str:

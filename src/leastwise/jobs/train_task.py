@@ -28,7 +28,7 @@ from leastwise.models.preflight import check_model
 from leastwise.models.zoo.registry import build
 from leastwise.training.distributed import join_ranks
 from leastwise.training.loop import FOLDED
-from leastwise.training.resume import MODEL, WEIGHTS, Course, NetworkMeasure, TrainingCallback
+from leastwise.training.resume import MODEL, Course, NetworkMeasure, TrainingCallback
 
 MADE = "made-"  # begins the name of a file of images, until its training is finished
 
@@ -260,8 +260,3 @@ class TrainRequest:
 def request_training(job: TrainJob, folder: Path, **settings: Any) -> TrainRequest:
     """A request for a training whose results belong into a folder."""
     return TrainRequest(job, folder.absolute(), read_training_data(job).digest(), **settings)
-
-
-def weights_in(folder: Path) -> Path | None:
-    """The weights that a finished training left in its folder."""
-    return next((folder / name for name in (WEIGHTS, MODEL) if (folder / name).is_file()), None)

@@ -7,7 +7,8 @@ and are adopted when they are first met.
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,40 +18,65 @@ from leastwise.audit.evidence import load_evidence
 from leastwise.core.counts import Tally
 from leastwise.core.files import write_json
 from leastwise.core.recipe import recipe_key
-from leastwise.jobs.extras import PICTURES, read_features, read_pictures
+from leastwise.jobs.extras import FEATURES, PICTURES, read_features, read_pictures
 from leastwise.jobs.folder import CLAIM, read_claim
 from leastwise.jobs.job import ReleasedNetwork
-from leastwise.jobs.store import KEY_SHOWN, Store
+from leastwise.jobs.store import KEY_SHOWN, Store, weights_in
 from leastwise.papers.jobs import OWN, make_job
-from leastwise.papers.recipes import Measured, Recipe, Trained
+from leastwise.papers.recipes import Measured, Recipe, Trained, networks
 from leastwise.papers.results import RecipeResult
 from leastwise.training.resume import EPOCHS
 
-KEPT = ("features", "logits", "images")  # what declarations may ask to be kept
+KEPT = {"features": FEATURES, "logits": PICTURES, "images": PICTURES}  # what declarations may ask to be kept
+KEYS = "declared.json"  # the keys of jobs by those of declarations
+# Raised whenever a declaration comes to mean another job (a default, a field, a scale): a test holds it to the jobs.
+MEANING = 1
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class PaperStore:
     """The results of one scale."""
 
     results: Path
     scale: str
-    store: Store = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "store", Store(self.results, self.scale))
 
     @property
     def root(self) -> Path:
         return self.results / self.scale
 
+    @cached_property
+    def store(self) -> Store:
+        return Store(self.results, self.scale)
+
+    @cached_property
+    def known_keys(self) -> dict[str, str]:
+        """The keys of jobs by those of declarations, as far as they were written down since declarations mean this."""
+        try:
+            content = json.loads((self.root / KEYS).read_text())
+            return dict(content["jobs"]) if content["meaning"] == MEANING else {}
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
+
+    def key(self, recipe: Recipe) -> str:
+        """The key of the job of a declaration."""
+        return self.known_keys.get(recipe_key(recipe)) or recipe_key(make_job(recipe))
+
+    def find(self, recipe: Recipe) -> Path | None:
+        """The folder of a finished result, if there is one."""
+        if isinstance(recipe, Trained):
+            return self.store.find_key(self.key(recipe), (), ())
+        folders = [self.find(one) for one in networks(recipe)]
+        extras = dict.fromkeys(KEPT[name] for name in recipe.keeps)
+        return self.store.find_key(self.key(recipe), tuple(extras), [one and weights_in(one) for one in folders])
+
     def folder(self, recipe: Recipe) -> Path:
-        return self.store.folder(make_job(recipe))
+        """Where the result of a declaration is, or will be."""
+        return self.find(recipe) or self.store.place(make_job(recipe))
 
     def has(self, recipe: Recipe) -> bool:
         """Whether it is finished. What is measured after every epoch has to stand in the training's record too."""
         check_kept(recipe)
-        if not self.store.has(make_job(recipe)):
+        if self.find(recipe) is None:
             return False
         return isinstance(recipe, Trained) or not recipe.each_epoch or bool(self.each_epoch(recipe))
 
@@ -59,7 +85,8 @@ class PaperStore:
 
     def version(self, recipe: Recipe) -> str:
         """The version of leastwise that made a finished result."""
-        return self.store.version(make_job(recipe))
+        folder = self.find(recipe)
+        return "" if folder is None else str((read_claim(folder) or {}).get("leastwise", ""))
 
     def found(self, recipe: Recipe) -> RecipeResult:
         """A finished result."""
@@ -99,6 +126,14 @@ class PaperStore:
                 write_json(folder / CLAIM, claim | {"job": recipe_key(make_job(recipe))})
                 adopted += 1
         return adopted
+
+    def remember_keys(self, recipes: Iterable[Recipe]) -> None:
+        """Write down the keys of the jobs of declarations: drawing what is there need not make the jobs."""
+        jobs = {recipe_key(one): recipe_key(make_job(one)) for one in recipes}
+        jobs = dict(sorted((self.known_keys | jobs).items()))
+        if jobs != self.known_keys:
+            write_json(self.root / KEYS, {"meaning": MEANING, "jobs": jobs})
+            del self.known_keys
 
 
 def check_kept(recipe: Recipe) -> None:
