@@ -5,7 +5,6 @@ from scripts.walks import LIMITS, take_all
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=False, reason="the move is under way")
 def test_walks_are_short() -> None:
     found = take_all()
     assert {key: value for key, value in found.items() if value > LIMITS[key]} == {}

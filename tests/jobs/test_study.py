@@ -8,7 +8,7 @@ from leastwise.audit.evidence import load_evidence
 from leastwise.cli.main import main
 from leastwise.cli.study import audit_job
 from leastwise.jobs.job import TrainJob, order_jobs
-from leastwise.jobs.study import Cell, read_study
+from leastwise.jobs.study import StudyCell, read_study
 
 SMALL = """
 title = "<b>two</b> methods"
@@ -36,7 +36,7 @@ def written(folder: Path, text: str) -> Path:
 def test_the_grid_and_what_it_shares(tmp_path: Path) -> None:
     plan = read_study(written(tmp_path, SMALL))
     cells = list(plan.cells)
-    assert cells == [Cell("convnet", m, e, 0) for m in ("standard", "pgd-at") for e in ("0.05", "0.1")]
+    assert cells == [StudyCell("convnet", m, e, 0) for m in ("standard", "pgd-at") for e in ("0.05", "0.1")]
     jobs = [audit_job(plan, cell) for cell in cells]
     trainings = [job for job in order_jobs(jobs) if isinstance(job, TrainJob)]
     # A standard training knows no radius: it is done once for both.

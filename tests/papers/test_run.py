@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -14,6 +15,7 @@ import pytest
 from leastwise.audit.auditor import AuditRecipe
 from leastwise.audit.evidence import load_evidence
 from leastwise.cli.main import main
+from leastwise.core.recipe import key_of_json, recipe_key
 from leastwise.jobs.audit_task import audit
 from leastwise.jobs.events import JobEventListener
 from leastwise.jobs.extras import find_positions
@@ -27,10 +29,10 @@ from leastwise.papers import page as pages
 from leastwise.papers.estimate import Speed, count_passes
 from leastwise.papers.jobs import make_attacks, make_job
 from leastwise.papers.outline import missing, short, tree
-from leastwise.papers.recipes import Measured, PaperThreat, Recipe, Trained
-from leastwise.papers.registry import list_recipes, select_exhibits
+from leastwise.papers.recipes import Measured, PaperThreat, Recipe, Trained, trainings
+from leastwise.papers.registry import PAPERS, list_recipes, select_exhibits
 from leastwise.papers.reproduce import RecipeListener, collect_results, count_versions, do_work, list_work
-from leastwise.papers.stored import PaperStore
+from leastwise.papers.stored import MEANING, PaperStore
 from leastwise.training.loop import StepProgress
 
 FEW = ImageSet("fashion-mini", per_class=4)
@@ -329,3 +331,22 @@ def test_smoke_of_all_exhibits_of_all_papers(tmp_path: Path, capsys: pytest.Capt
                 assert "why not" not in row or row.get("ours") or row.get("value") or row["why not"], (table, row)
     assert main(command) == 0
     assert "left       nothing" in capsys.readouterr().out
+
+
+def test_declarations_mean_the_same_jobs_as_when_results_were_stored() -> None:
+    """Stored results are drawn by the keys in `declared.json` as long as `MEANING` is the same.
+
+    If this fails, a declaration means another job than before: raise MEANING in `leastwise.papers.stored`, write the
+    file anew with LEASTWISE_WRITE_GOLDEN=1, and train what is stored and no longer meant.
+    """
+    golden = Path(__file__).parents[1] / "oracles" / "declared_jobs.json"
+    found: dict[str, object] = {"meaning": MEANING}
+    for name in ("smoke", "lite", "full"):
+        recipes = list_recipes(tuple(one for paper in PAPERS.values() for one in paper.exhibits), name)[0]
+        keys = sorted((recipe_key(one), recipe_key(make_job(one))) for one in (*trainings(recipes), *recipes))
+        found[name] = key_of_json(json.dumps(keys))
+    if os.environ.get("LEASTWISE_WRITE_GOLDEN"):
+        golden.write_text(json.dumps(found, indent=1) + "\n")
+    assert found == json.loads(golden.read_text())
+    stored = json.loads((Path(__file__).parents[2] / "results" / "lite" / "declared.json").read_text())
+    assert stored["meaning"] == MEANING and len(stored["jobs"]) > 300

@@ -76,7 +76,7 @@ def load_data(console: Console, spec: str, split: str = "test") -> "Dataset":
         return load(spec, split, watch)
 
 
-Form = Literal["auto", "given", "folded", "channels-last", "folded-channels-last"]
+FormName = Literal["auto", "given", "folded", "channels-last", "folded-channels-last"]
 
 
 class LoadedTarget(NamedTuple):
@@ -122,7 +122,7 @@ class TargetOptions:
     """allow formats that can run code when they are loaded (.pt2, Hugging Face folders with their own code)"""
     force: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """go on although a check before it says the result may mean little; every output repeats the warning"""
-    form: Form = "auto"
+    form: FormName = "auto"
     """how attacks compute the network: the fastest equivalent form (auto), as it is given, or one of the others"""
     seed: int = 0
     """seed of the attacks' random starts"""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from leastwise.papers.reproduce import RecipeListener
     from leastwise.papers.stored import PaperStore
 
-Scale = Literal["smoke", "lite", "full"]
+ScaleName = Literal["smoke", "lite", "full"]
 SOME_FAILED = 1
 LONG = 30.0  # seconds of a task from which its own progress is shown
 
@@ -37,7 +37,7 @@ class Reproduce:
     where: tyro.conf.OmitArgPrefixes[ExecutorOptions] = ExecutorOptions()
     only: tuple[str, ...] = ()
     """only these rows of the exhibits, by the names that --plan shows; * stands for anything, as in "TRADES*\""""
-    scale: Scale = "lite"
+    scale: ScaleName = "lite"
     """smoke: seconds, shows that everything runs; lite: real data on two cores; full: the paper's setting, for GPUs"""
     out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
     """where trainings, audits and pages go, and where finished ones are looked for"""

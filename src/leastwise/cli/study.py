@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from leastwise.jobs.job import AuditJob, Job
     from leastwise.jobs.schedule import JobListener, JobRunner
-    from leastwise.jobs.study import Cell
-    from leastwise.jobs.study import Study as Plan
+    from leastwise.jobs.study import StudyCell, StudyPlan
     from leastwise.report.study import StudyRow
 
 VARIED = ("method", "model", "eps", "seed", "data")  # what the grid itself says
@@ -77,14 +76,16 @@ class Study:
         places |= {job.model: out / f"train-{recipe_key(job.model)[:8]}" for job in jobs.values()}
         store = Store(out, places=places, also=(RESULTS,))
         with self.where.open_executor() as executor:
-            rows = carry_out(console, jobs, out, JobRunner(store, device, self.where.threads(self.threads), executor))
+            rows = carry_out(
+                console, jobs, out, runner=JobRunner(store, device, self.where.threads(self.threads), executor)
+            )
         write_atomic(out / "study.csv", study_csv(rows).encode())
         write_atomic(out / "index.html", make_study_page(plan, rows).encode())
         print_places(console, plan, rows)
         say(console, f"Table: {out / 'study.csv'}; page: {out / 'index.html'}")
 
 
-def audit_job(plan: "Plan", cell: "Cell") -> "AuditJob":
+def audit_job(plan: "StudyPlan", cell: "StudyCell") -> "AuditJob":
     """The audit of a cell, with the training it needs."""
     from leastwise.attacks.registry import make_attacks
     from leastwise.jobs.images import ImageSet
@@ -103,7 +104,7 @@ def audit_job(plan: "Plan", cell: "Cell") -> "AuditJob":
     return AuditJob(training, images, conditions, chosen.get("seed", 0), batch_size=chosen.get("batch_size", 0))
 
 
-def shared_options(plan: "Plan") -> Train:
+def shared_options(plan: "StudyPlan") -> Train:
     """The options of [train], by the names and kinds that `leastwise train` has."""
     from leastwise.jobs.study import check_keys, of_kind
 
@@ -129,7 +130,9 @@ def of_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def carry_out(console: "Console", jobs: "dict[Cell, AuditJob]", out: Path, runner: "JobRunner") -> "list[StudyRow]":
+def carry_out(
+    console: "Console", jobs: "dict[StudyCell, AuditJob]", out: Path, runner: "JobRunner"
+) -> "list[StudyRow]":
     """Do what is left of the trainings and audits, and collect what all of them found."""
     from leastwise.audit.evidence import SUMMARY_FILE, load_evidence
     from leastwise.core.files import write_json
@@ -180,7 +183,7 @@ def make_listener(console: "Console", labels: "Mapping[Job, str]", trainings: in
     return StudyListener()
 
 
-def print_places(console: "Console", plan: "Plan", rows: "list[StudyRow]") -> None:
+def print_places(console: "Console", plan: "StudyPlan", rows: "list[StudyRow]") -> None:
     from leastwise.report.study import hardest_condition, rank_methods
     from leastwise.report.text import say
 

@@ -19,7 +19,7 @@ LISTS = ("models", "methods", "eps", "seeds")
 KEYS = ("title", "data", *LISTS, "attack", "train", "audit")
 
 
-class Cell(NamedTuple):
+class StudyCell(NamedTuple):
     """One training and its audit."""
 
     model: str
@@ -32,7 +32,7 @@ class Cell(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Study:
+class StudyPlan:
     title: str = "A study"
     data: str = "fashion-mini"
     models: tuple[str, ...] = ("small",)
@@ -44,11 +44,11 @@ class Study:
     audit: Mapping[str, Any] = field(default_factory=dict)  # options of the audits
 
     @property
-    def cells(self) -> Iterator[Cell]:
-        return (Cell(*values) for values in itertools.product(self.models, self.methods, self.eps, self.seeds))
+    def cells(self) -> Iterator[StudyCell]:
+        return (StudyCell(*values) for values in itertools.product(self.models, self.methods, self.eps, self.seeds))
 
 
-def read_study(path: Path) -> Study:
+def read_study(path: Path) -> StudyPlan:
     """A study from a TOML file; a key that is not known is answered with the nearest one that is."""
     if not path.is_file():
         raise ValueError(f"there is no study at {path}: give a .toml file")
@@ -72,12 +72,12 @@ def read_study(path: Path) -> Study:
         found["seeds"] = tuple(of_kind(value, int, "seeds") for value in listed(content["seeds"]))
     for name in ("train", "audit"):
         found[name] = of_kind(content.get(name, {}), dict, name)
-    study = Study(**found)
+    study = StudyPlan(**found)
     check_study(study, path)
     return study
 
 
-def check_study(study: Study, path: Path) -> None:
+def check_study(study: StudyPlan, path: Path) -> None:
     if not study.methods:
         raise ValueError(f'{path} names no methods: write methods = ["pgd-at", "trades"] or the like')
     count = math.prod(len(getattr(study, name)) for name in LISTS)

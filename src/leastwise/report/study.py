@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from leastwise.audit.evidence import Evidence
-from leastwise.jobs.study import Cell, Study
+from leastwise.jobs.study import StudyCell, StudyPlan
 from leastwise.report.export import csv_text
 from leastwise.report.html import render_page
 from leastwise.report.text import percent
@@ -15,7 +15,7 @@ from leastwise.report.text import percent
 class StudyRow(NamedTuple):
     """What one audit found under one condition."""
 
-    cell: Cell
+    cell: StudyCell
     condition: str
     images: int
     overall: float
@@ -25,7 +25,7 @@ class StudyRow(NamedTuple):
     folder: str
 
 
-def make_rows(cell: Cell, evidence: Evidence, folder: str) -> list[StudyRow]:
+def make_rows(cell: StudyCell, evidence: Evidence, folder: str) -> list[StudyRow]:
     """The rows of one audit; `folder` is where its own results lie, seen from the page."""
     frame, found = evidence.frame(), []
     for number, condition in enumerate(frame.conditions):
@@ -49,7 +49,7 @@ def study_csv(rows: Sequence[StudyRow]) -> str:
     """One line per training and condition; fractions with six digits."""
     lines = [[*row.cell, *row[1:]] for row in rows]
     written = [[f"{value:.6f}" if isinstance(value, float) else str(value) for value in line] for line in lines]
-    return csv_text([[*Cell._fields, *StudyRow._fields[1:]], *written])
+    return csv_text([[*StudyCell._fields, *StudyRow._fields[1:]], *written])
 
 
 class RankedMethod(NamedTuple):
@@ -82,7 +82,7 @@ def hardest_condition(rows: Sequence[StudyRow]) -> str:
     return min(conditions, key=lambda c: statistics.fmean(row.overall for row in rows if row.condition == c))
 
 
-def make_study_page(study: Study, rows: Sequence[StudyRow]) -> str:
+def make_study_page(study: StudyPlan, rows: Sequence[StudyRow]) -> str:
     """One table per radius, best worst class first, with links to the audits."""
     condition = hardest_condition(rows)
     ranked = rank_methods(rows, condition)

@@ -26,7 +26,7 @@ from leastwise.statistics.paired import compare_paired
 from leastwise.statistics.spread import class_variance, measure_spread, variance_bounds, worst_accuracy
 from leastwise.statistics.worst_class import estimate_discrepancy, estimate_worst
 
-Counts = tuple["np.ndarray", "np.ndarray"]
+SeriesCounts = tuple["np.ndarray", "np.ndarray"]
 
 
 CellStatistic = Callable[[SharedImages], Estimate]  # what a cell of a table shows of an audit
@@ -55,7 +55,7 @@ def pair_hits(first: SharedImages, second: SharedImages) -> SharedImages:
     return SharedImages((first.hits[0], second.hits[0]), first.labels, first.k)
 
 
-def count_correct(same: SharedImages) -> Counts:
+def count_correct(same: SharedImages) -> SeriesCounts:
     """Right answers and images by class."""
     return np.bincount(same.labels[same.hits[0]], minlength=same.k), same.n
 
