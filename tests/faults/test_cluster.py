@@ -214,7 +214,7 @@ def test_two_thousand_shards_are_all_counted_once(
     data = images(4000)
     attacked = replaced(checked(data, shard=2))
     begun = time.monotonic()
-    whole = attacked.part(data, form=ORIGINAL).to_bytes()
+    whole = AuditTask(attacked, data, None, form=ORIGINAL).attack().to_bytes()
     here = (time.monotonic() - begun) / 2
     counted: list[int] = []  # images, after each shard
     known: list[int] = []  # tasks that the scheduler remembers
@@ -229,7 +229,7 @@ def test_two_thousand_shards_are_all_counted_once(
                     held.append(memory(cluster.scheduler.pid))
 
         begun = time.monotonic()
-        found = AuditTask(attacked, data, tmp_path / "there", ORIGINAL).run(look, executor=executor).read_bytes()
+        found = AuditTask(attacked, data, tmp_path / "there", form=ORIGINAL).run(look, executor=executor).read_bytes()
         there = (time.monotonic() - begun) / 2
     assert counted == list(range(2, 4001, 2))  # no shard is missing, and none counts twice
     assert len(np.unique(load_evidence(tmp_path / "there").ids)) == 4000

@@ -57,7 +57,7 @@ from leastwise.papers.claims.spread import (
     weakest_class_changes,
 )
 from leastwise.papers.claims.table import CLAIMS
-from leastwise.papers.registry import PAPERS
+from leastwise.papers.registry import PAPERS, load_rules
 from tests.insight.evidence_of_logits import evidence_of, predicting
 from tests.papers.results_made_up import with_recipe
 
@@ -101,7 +101,7 @@ def test_the_table_of_claims_is_whole_and_exhibits_name_their_claims() -> None:
         assert set(claim.papers) <= set(PAPERS)
     used: dict[str, set[str]] = {}
     for paper in PAPERS.values():
-        for rule in paper.load_rules():
+        for rule in load_rules(paper):
             used.setdefault(rule.claim.id, set()).add(paper.id)
     assert set(used) == set(CLAIMS)
     assert all(set(CLAIMS[name].papers) <= papers for name, papers in used.items())

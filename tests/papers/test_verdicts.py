@@ -14,7 +14,7 @@ from leastwise.insight.features import Moments
 from leastwise.papers.claims.table import CLAIMS
 from leastwise.papers.judge import ClaimVerdict, VerdictRule, judge_claims
 from leastwise.papers.recipes import Measured, Recipe, Trained
-from leastwise.papers.registry import EXHIBITS, PAPERS, keep_roles, list_recipes, select_exhibits
+from leastwise.papers.registry import EXHIBITS, PAPERS, keep_roles, list_recipes, load_rules, select_exhibits
 from leastwise.papers.results import RecipeResult, Results
 from leastwise.papers.tian2021.exhibits import CAT, DOG
 from tests.insight.evidence_of_logits import evidence_of
@@ -110,7 +110,7 @@ SPEAKS_TO = {
     "tradeoff2022/table2": "C21",
     "tradeoff2022/table4": "C20",
 }
-RULES: dict[str, tuple[VerdictRule, ...]] = {name: paper.load_rules() for name, paper in PAPERS.items()}
+RULES: dict[str, tuple[VerdictRule, ...]] = {name: load_rules(paper) for name, paper in PAPERS.items()}
 
 
 def judge(paper: str, found: Results, scale: str) -> tuple[ClaimVerdict, ...]:

@@ -47,9 +47,9 @@ class Audit:
             make_threat(target.norm, radius, target.step)
         budget = parse_seconds(self.time_budget)
         console = Screen()
-        model, data, threat, device = target.ready(console, radii[0], self.attack, where.threads(target.threads))
+        loaded = target.ready(console, radii[0], self.attack, where.threads(target.threads))
+        data, threat = loaded.data, loaded.threat
         from leastwise.attacks.registry import make_attacks, repeat_over_radii
-        from leastwise.audit.auditor import make_auditor
         from leastwise.audit.evidence import SUMMARY_FILE, load_evidence
         from leastwise.core.files import write_json
         from leastwise.jobs.audit_task import AuditTask
@@ -64,17 +64,7 @@ class Audit:
 
         cost = read_costs(Path(self.costs), data.names) if self.costs else None
         conditions = make_attacks(repeat_over_radii(self.attack, radii, threat), threat)
-        auditor = make_auditor(
-            model,
-            data,
-            conditions,
-            seed=target.seed,
-            batch_size=target.batch_size,
-            device=device,
-            force=target.force,
-            shard=self.shard,
-            images=self.save_adversarial,
-        )
+        auditor = target.make_auditor(loaded, conditions, shard=self.shard, images=self.save_adversarial)
         folder = Path(self.out or f"results/audit-{auditor.key[:8]}")
         task = AuditTask(auditor, data, folder, form=FORMS.get(target.form), budget=budget, about=target.about)
         echo(console, target, auditor, data)

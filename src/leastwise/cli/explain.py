@@ -108,12 +108,12 @@ class Explain:
         self, console: Console, target: TargetOptions, wanted: str
     ) -> tuple[Path, dict[str, Any], "Evidence"]:
         """Audit a network, and collect its features."""
-        model, data, threat, device = target.ready(console, self.eps, self.attack)
+        loaded = target.ready(console, self.eps, self.attack)
+        data, threat = loaded.data, loaded.threat
         import numpy as np
 
         from leastwise.attacks.base import Clean
         from leastwise.attacks.registry import make_attacks
-        from leastwise.audit.auditor import make_auditor
         from leastwise.audit.evidence import load_evidence
         from leastwise.insight.features import measure_moments, own_plane, principal_plane, project_images
         from leastwise.jobs.audit_task import AuditTask
@@ -128,15 +128,7 @@ class Explain:
         if self.condition and self.condition not in dict(conditions):
             raise ValueError(f"there is no condition {self.condition!r}: choose {', '.join(dict(conditions))}")
         wanted = wanted if wanted in dict(conditions) else ""
-        auditor = make_auditor(
-            model,
-            data,
-            conditions,
-            seed=target.seed,
-            batch_size=target.batch_size,
-            device=device,
-            force=target.force,
-        )
+        auditor = target.make_auditor(loaded, conditions)
         folder = Path(f"results/audit-{auditor.key[:8]}")
         task = AuditTask(auditor, data, folder, form=FORMS.get(target.form), about=target.about)
         echo(console, target, auditor, data)
@@ -147,11 +139,13 @@ class Explain:
         moments, points = None, None
         size = {"batch_size": target.batch_size} if target.batch_size else {}
         try:
-            moments = measure_moments(auditor.model, data, **size, device=device)
+            moments = measure_moments(auditor.model, data, **size, device=loaded.device)
             plane = own_plane() if moments.centre.shape[1] == 2 else None
             if plane is None and moments.centre.shape[1] > 2 and int((moments.n > 0).sum()) > 2:
                 plane = principal_plane(moments)
-            points = None if plane is None else project_images(auditor.model, data, plane, **size, device=device)[0]
+            points = (
+                None if plane is None else project_images(auditor.model, data, plane, **size, device=loaded.device)[0]
+            )
         except ValueError as reason:  # a black box, or a network without a last linear layer
             say(console, f"features were not looked at: {reason}")
         in_order = None if points is None else points[np.argsort(data.ids)]

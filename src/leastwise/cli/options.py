@@ -16,7 +16,7 @@ from leastwise.core.text import first_line, parse_number, parse_numbers, parse_s
 
 if TYPE_CHECKING:
     from leastwise.attacks.naming import Threat
-    from leastwise.audit.auditor import Auditor
+    from leastwise.audit.auditor import Auditor, Conditions
     from leastwise.data.dataset import Dataset
     from leastwise.jobs.executor import Executor
     from leastwise.models.classifier import Classifier
@@ -162,6 +162,24 @@ class TargetOptions:
             return make_surrogate(name, classifier(name).to(device))
 
         return LoadedTarget(classifier(self.model), data, replace(threat, load=other), device)
+
+    def make_auditor(
+        self, loaded: "LoadedTarget", conditions: "Conditions", *, shard: int = 0, images: bool = False
+    ) -> "Auditor":
+        """The auditor of what was loaded, under some conditions, with the settings of the command."""
+        from leastwise.audit.auditor import make_auditor
+
+        return make_auditor(
+            loaded.model,
+            loaded.data,
+            conditions,
+            seed=self.seed,
+            batch_size=self.batch_size,
+            device=loaded.device,
+            force=self.force,
+            shard=shard,
+            images=images,
+        )
 
     @property
     def about(self) -> dict[str, str]:

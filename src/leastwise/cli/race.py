@@ -39,9 +39,9 @@ class Race:
         if "," in self.attack:
             raise ValueError(f"a race is run under one attack, but saw {self.attack}: join several with +")
         console = Screen()
-        model, data, threat, device = target.ready(console, self.eps, self.attack, where.threads(target.threads))
+        loaded = target.ready(console, self.eps, self.attack, where.threads(target.threads))
+        data, threat = loaded.data, loaded.threat
         from leastwise.attacks.registry import make_attack
-        from leastwise.audit.auditor import make_auditor
         from leastwise.audit.race import RaceRecipe
         from leastwise.core.recipe import recipe_key
         from leastwise.jobs.race_task import RaceTask
@@ -50,15 +50,7 @@ class Race:
         from leastwise.report.text import say
 
         conditions = ((self.attack, make_attack(self.attack, threat)),)
-        auditor = make_auditor(
-            model,
-            data,
-            conditions,
-            seed=target.seed,
-            batch_size=target.batch_size,
-            device=device,
-            force=target.force,
-        )
+        auditor = target.make_auditor(loaded, conditions)
         recipe = RaceRecipe(auditor.key, self.round, self.confidence)
         folder = Path(self.out or f"results/race-{recipe_key(recipe)[:8]}")
         task = RaceTask(auditor, data, folder, recipe, form=FORMS.get(target.form), about=target.about)

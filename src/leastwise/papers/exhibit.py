@@ -1,8 +1,7 @@
 """Papers and their exhibits as declarations."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from leastwise.papers.recipes import Absent, Recipe, Trained, trainings
 from leastwise.papers.scales import scale
@@ -38,11 +37,7 @@ class Exhibit:
 
 @dataclass(frozen=True)
 class Paper:
-    """What a paper says of itself, its exhibits, and where to find how they are drawn and what they decide.
-
-    Its folder has the same name as its id. Drawings take a `DrawingInput` and give an `ExhibitDrawing`; rules are
-    `VerdictRule`s. Both are made of these exhibits, so that their types cannot be named here.
-    """
+    """What a paper says of itself, and its exhibits. Its folder has the same name as its id."""
 
     id: str
     title: str
@@ -51,8 +46,6 @@ class Paper:
     first_class: int  # the number that the paper gives to the first class
     exhibits: tuple[Exhibit, ...]
     assumed: tuple[str, ...]  # what the whole paper leaves open
-    load_drawings: Callable[[], Mapping[str, Callable[[Any], Any]]]  # by the ids of the exhibits
-    load_rules: Callable[[], tuple[Any, ...]]  # which evidence decides which claim
 
     def number(self, cls: int) -> int:
         """A class as the paper counts it."""

@@ -17,7 +17,7 @@ from leastwise.papers.exhibit import Exhibit, Paper
 from leastwise.papers.judge import VerdictRule, judge_claims
 from leastwise.papers.printed import exhibit_errata, paper_errata
 from leastwise.papers.recipes import Absent, Measured, Recipe
-from leastwise.papers.registry import EXHIBITS
+from leastwise.papers.registry import EXHIBITS, load_drawings, load_rules
 from leastwise.papers.results import ExhibitResults, Results
 from leastwise.papers.scales import SCALES
 from leastwise.report.export import csv_text
@@ -59,7 +59,7 @@ def write_page(
 ) -> tuple[Path, ...]:
     """index.html, NAME.csv and NAME.tex of each table, NAME.figures.csv of each exhibit with figures, the claims."""
     inputs = {one.id: DrawingInput(paper, ExhibitResults(one, scale, results, EXHIBITS), failed) for one in exhibits}
-    rules: list[VerdictRule] = [rule for rule in paper.load_rules() if rule.exhibit in inputs]
+    rules: list[VerdictRule] = [rule for rule in load_rules(paper) if rule.exhibit in inputs]
     sections = [make_section(one, rules) for one in inputs.values()]
     verdicts = judge_claims(rules, results, scale, exhibits=EXHIBITS)
     rows = claims.list_claim_rows(verdicts, scale, inputs)
@@ -89,7 +89,7 @@ def make_section(inputs: DrawingInput, rules: Sequence[VerdictRule]) -> ExhibitS
 
 def draw_exhibit(inputs: DrawingInput) -> ExhibitDrawing:
     """An exhibit by the function that its id names."""
-    drawings: Drawings = inputs.paper.load_drawings()
+    drawings: Drawings = load_drawings(inputs.paper)
     return drawings[inputs.view.exhibit.id](inputs)
 
 

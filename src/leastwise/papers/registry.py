@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from importlib import import_module
+from typing import Any
 
 from leastwise.core.text import nearest_name
 from leastwise.papers import ahn, benz2021, tian2021, tradeoff2022
@@ -46,3 +48,15 @@ def list_recipes(exhibits: tuple[Exhibit, ...], scale_name: str) -> tuple[tuple[
     there = dict.fromkeys(one for one in parts if not isinstance(one, Absent))
     absent = dict.fromkeys(one for one in parts if isinstance(one, Absent))
     return tuple(there), tuple(absent)
+
+
+def load_drawings(paper: Paper) -> dict[str, Any]:
+    """The functions that draw a paper's exhibits, by the exhibits' ids: each takes a `DrawingInput`."""
+    found: dict[str, Any] = import_module(f"{__package__}.{paper.id}.drawings").DRAWINGS
+    return found
+
+
+def load_rules(paper: Paper) -> tuple[Any, ...]:
+    """The `VerdictRule`s of a paper: how its exhibits speak to claims."""
+    found: tuple[Any, ...] = import_module(f"{__package__}.{paper.id}.verdicts").RULES
+    return found
