@@ -59,7 +59,7 @@ def unbalanced() -> Dataset:
     labels = rng.permutation(np.repeat(np.arange(K), (20, 3, 0, 9, 1)))
     images = rng.integers(0, 256, (len(labels), *SHAPE), dtype=np.uint8)
     ids = 1000 + 7 * rng.permutation(len(labels))
-    return Dataset.of(images, labels, ("ant", "bee", "cow", "dog", "elk"), ids)
+    return Dataset.of(images, labels, ("ant", "bee", "cow", "dog", "elk"), ids=ids)
 
 
 @pytest.fixture(params=["convnet", "small"])

@@ -43,6 +43,29 @@ LONG_FILES: set[str] = set()
 LONG_FUNCTIONS: set[str] = set()
 TWICE_DEFINED: set[str] = set()
 ASKS_FOR_ATTRIBUTES: set[str] = set()
+BATCHES = (  # what attacks and objectives are given: always these, in this order
+    ("x", "y", "noise"),
+    ("model", "x", "y"),
+    ("model", "x", "y", "crafted"),
+    ("model", "x", "y", "x_adv"),
+    ("model", "x", "z", "y"),
+)
+MANY_POSITIONS = {
+    # Called with a row of a table: (x, noise, *settings of a severity), (view, *case of a rule).
+    *(f"data/corrupt/blur.py:{name}" for name in ("glass_blur", "defocus_blur", "motion_blur", "zoom_blur")),
+    *(f"data/corrupt/digital.py:{name}" for name in ("saturate", "elastic_transform")),
+    *(f"data/corrupt/weather.py:{name}" for name in ("fog", "frost", "snow", "spatter")),
+    "papers/judge.py:judge_widening",
+    "papers/ahn/verdicts.py:judge_fairness",
+    "papers/tradeoff2022/verdicts.py:judge_lift",
+    # Called with an estimate: (what, *(value, low, high)).
+    "papers/claims/base.py:above",
+    "papers/claims/base.py:below",
+    # The four entries of a matrix, as they are read.
+    "data/augment/pillow_ops.py:make_matrices",
+    # Called by a scheduler, which passes on positions.
+    "jobs/dask/worker.py:train",
+}
 
 
 @cache
@@ -91,6 +114,26 @@ def test_functions_have_at_most_60_lines() -> None:
         if (one.end_lineno or 0) - one.lineno >= 60
     }
     assert long - LONG_FUNCTIONS == set()
+
+
+def positions(one: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[str, ...]:
+    """The parameters of a function that may be given by position."""
+    names = tuple(each.arg for each in (*one.args.posonlyargs, *one.args.args))
+    return names[1:] if names[:1] in (("self",), ("cls",)) else names
+
+
+def test_functions_take_at_most_three_parameters_by_position() -> None:
+    """Exempt are batches at the end, dunder methods, `forward` of a network, and functions with `*args`."""
+    many = {
+        f"{name}:{one.name}"
+        for name, tree in modules().items()
+        for one in functions(tree)
+        if len(given := positions(one)) > 3
+        and not one.args.vararg
+        and not (one.name == "forward" or one.name.startswith("__"))
+        and not any(given[-len(batch) :] == batch for batch in BATCHES)
+    }
+    assert many == MANY_POSITIONS
 
 
 def test_no_type_is_defined_twice() -> None:

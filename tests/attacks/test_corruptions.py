@@ -53,7 +53,7 @@ def test_an_audit_corrupts_as_the_corruption_itself_does() -> None:
     g = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (30, *PICTURE), generator=g, dtype=torch.uint8).numpy()
     labels = torch.arange(30).numpy() % K
-    data = Dataset.of(images, labels, tuple("abcde"), 100 + torch.arange(30).numpy())
+    data = Dataset.of(images, labels, tuple("abcde"), ids=100 + torch.arange(30).numpy())
     model = build("small", PICTURE, K, seed=0).eval()
     seen: list[torch.Tensor] = []
     model.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].clone()))
@@ -139,7 +139,7 @@ def test_last_is_the_worst_of_the_draws_and_fooled_the_first_mistake(ball: Ball,
 
 
 def single(attack: RandomNoise, x: torch.Tensor, number: int) -> torch.Tensor:
-    return draw_point(attack.kind, x, attack.ball, noise_for(x).fork(attack.kind, number))
+    return draw_point(attack.kind, x, attack.ball, noise=noise_for(x).fork(attack.kind, number))
 
 
 def test_the_kinds_are_the_distributions_they_are_named_after() -> None:

@@ -63,7 +63,7 @@ def test_with_two_classes_the_other_is_reached_exactly_when_eps_exceeds_the_dist
     weight = model.net.weight.detach()
     needed = (z[:, 0] - z[:, 1]).abs() / (weight[0] - weight[1]).norm(p=dual)
     eps = float(needed.median())
-    found = reach(model, x, y, PGD(ball(eps), step=eps / 4, steps=40), noise_for(x), batch=30)
+    found = reach(model, x, y, attack=PGD(ball(eps), step=eps / 4, steps=40), noise=noise_for(x), batch=30)
     assert torch.equal(found.reached.gather(1, 1 - y[:, None]).squeeze(1), needed < eps)
     assert torch.equal(found.tried, torch.nn.functional.one_hot(1 - y, 2).bool())
     untargeted = PGD(ball(eps), step=eps / 4, steps=40, keep="fooled").run(model, x, y, noise_for(x))
@@ -93,7 +93,7 @@ def test_on_linear_models_a_pair_is_reached_exactly_when_the_linear_program_says
     model = random_linear(k, seed=2)
     x = torch.rand(10, *SHAPE, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
     y, eps = model(x).argmax(1), 0.06
-    found = reach(model, x, y, PGD(Linf(eps), step=eps / 25, steps=100, start=Zero()), noise_for(x))
+    found = reach(model, x, y, attack=PGD(Linf(eps), step=eps / 25, steps=100, start=Zero()), noise=noise_for(x))
     possible = room(model, x, eps) > 0
     assert torch.equal(found.reached[found.tried], possible[found.tried])
     assert 0.1 < float(possible[found.tried].double().mean()) < 0.9
@@ -106,7 +106,7 @@ def test_on_linear_models_a_pair_is_reached_exactly_when_the_linear_program_says
 def shared(ball: Ball, steps: int, batch: int) -> tuple[Reach, torch.Tensor, torch.Tensor]:
     model, x, y = mixed()
     attack = PGD(ball, step=float(ball.eps) / 4, steps=steps)
-    found = reach(model, x, y, attack, noise_for(x), batch=batch)
+    found = reach(model, x, y, attack=attack, noise=noise_for(x), batch=batch)
     return found, *one_by_one(model, x, y, attack, noise_for(x))
 
 
@@ -123,7 +123,7 @@ def test_points_that_miss_their_target_count_for_the_class_they_end_in() -> None
     model, x, y = mixed()
     assert bool((found.reached & ~hit).any())
     # With no steps at all, only the start and the image are seen.
-    still = reach(model, x, y, replace(ATTACK, steps=0), noise_for(x))
+    still = reach(model, x, y, attack=replace(ATTACK, steps=0), noise=noise_for(x))
     seen = torch.zeros_like(still.reached)
     every = torch.arange(len(x))
     for at in (x, replace(ATTACK, steps=0).run(model, x, y, noise_for(x)).x_adv):
@@ -137,7 +137,7 @@ def test_what_is_found_does_not_depend_on_the_batch(batch: int) -> None:
     whole, _, _ = shared(Linf(0.05), 6, 256)
     rows = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[: 4 if batch == 1 else 25]
     attack = PGD(Linf(0.05), step=0.0125, steps=6)
-    part = reach(model, x[rows], y[rows], attack, noise_for(x).pick(rows), batch=batch)
+    part = reach(model, x[rows], y[rows], attack=attack, noise=noise_for(x).pick(rows), batch=batch)
     assert torch.equal(part.reached, whole.reached[rows]) and torch.equal(part.tried, whole.tried[rows])
 
 
@@ -166,7 +166,7 @@ def test_no_batch_is_larger_than_asked_and_passes_are_counted() -> None:
             sizes.append(len(at))
             return model(at)
 
-    found = reach(Watched(), x, y, ATTACK, noise_for(x), batch=13)
+    found = reach(Watched(), x, y, attack=ATTACK, noise=noise_for(x), batch=13)
     assert max(sizes) == 13 and found.forwards == sum(sizes) and 0 < found.backwards < found.forwards
     # Pairs that are reached, or seen at another's point, cost less than separate attacks to the end.
     assert found.backwards < 0.9 * int(found.tried.sum()) * ATTACK.steps
@@ -177,11 +177,13 @@ def test_radii_go_with_their_examples(goal: object) -> None:
     model, x, y = mixed()
     eps = torch.linspace(0, 0.2, len(x), dtype=x.dtype)
     attack = replace(ATTACK, goal=goal).at(eps, step=eps / 4)
-    found = reach(model, x, y, attack, noise_for(x), batch=50)
+    found = reach(model, x, y, attack=attack, noise=noise_for(x), batch=50)
     for row in (0, 39, 79):
         only = torch.tensor([row])
         alone = attack.at(eps[only], step=eps[only] / 4)
-        assert torch.equal(reach(model, x[only], y[only], alone, noise_for(x).pick(only)).reached, found.reached[only])
+        assert torch.equal(
+            reach(model, x[only], y[only], attack=alone, noise=noise_for(x).pick(only)).reached, found.reached[only]
+        )
     counts = found.reached.sum(1).double()
     assert float(counts[:20].mean()) + 1 < float(counts[-20:].mean())
     assert found.reached[0].nonzero().tolist() == [[int(model(x[:1]).argmax())]]
@@ -189,10 +191,13 @@ def test_radii_go_with_their_examples(goal: object) -> None:
 
 def test_only_the_classes_asked_for_are_tried() -> None:
     model, x, y = mixed()
-    some = reach(model, x, y, ATTACK, noise_for(x), classes=(1, 3))
+    some = reach(model, x, y, attack=ATTACK, noise=noise_for(x), classes=(1, 3))
     assert some.tried[:, [0, 2, 4]].sum() == 0
     assert torch.equal(some.tried[:, [1, 3]], torch.stack([y != 1, y != 3], 1))
-    whole, hit, _ = reach(model, x, y, ATTACK, noise_for(x)), *one_by_one(model, x, y, ATTACK, noise_for(x))
+    whole, hit, _ = (
+        reach(model, x, y, attack=ATTACK, noise=noise_for(x)),
+        *one_by_one(model, x, y, ATTACK, noise_for(x)),
+    )
     assert some.backwards < whole.backwards
     assert bool((some.reached >= hit)[some.tried].all())
 
@@ -204,18 +209,18 @@ def test_numbers_that_are_not_finite_are_never_safety() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return model(x) * torch.nan
 
-    found = reach(Broken(), x[:5], y[:5], ATTACK, noise_for(x[:5]))
+    found = reach(Broken(), x[:5], y[:5], attack=ATTACK, noise=noise_for(x[:5]))
     assert not bool(found.reached.any())
     assert torch.equal(found.trouble, torch.where(found.tried, BROKEN, FINE))
-    fine = reach(model, x, y, ATTACK, noise_for(x))
+    fine = reach(model, x, y, attack=ATTACK, noise=noise_for(x))
     assert bool((fine.trouble == FINE).all())
 
 
 def test_adaptive_pgd_goes_to_our_targets_and_not_to_its_own() -> None:
     model, x, y = mixed()
     few = slice(0, 20)
-    found = reach(model, x[few], y[few], APGD(Linf(0.05), steps=5, targets=9), noise_for(x[few]))
-    same = reach(model, x[few], y[few], APGD(Linf(0.05), steps=5), noise_for(x[few]))
+    found = reach(model, x[few], y[few], attack=APGD(Linf(0.05), steps=5, targets=9), noise=noise_for(x[few]))
+    same = reach(model, x[few], y[few], attack=APGD(Linf(0.05), steps=5), noise=noise_for(x[few]))
     assert torch.equal(found.reached, same.reached) and found.backwards == same.backwards
     hit, ended = one_by_one(model, x[few], y[few], APGD(Linf(0.05), steps=5), noise_for(x[few]))
     assert bool((found.reached >= hit)[found.tried].all()) and not bool((found.reached & ~ended).any())
@@ -251,11 +256,11 @@ def test_the_matrix_of_a_network_is_counted_pair_by_pair() -> None:
 def test_mistakes_are_refused_in_one_sentence() -> None:
     model, x, y = mixed()
     with pytest.raises(ValueError, match="an attack with a goal, such as PGD, but saw Cascade"):
-        reach(model, x, y, Cascade((ATTACK,)), noise_for(x))
+        reach(model, x, y, attack=Cascade((ATTACK,)), noise=noise_for(x))
     with pytest.raises(ValueError, match=r"classes 0 to 4, but saw the targets \(1, 5\)"):
-        reach(model, x, y, ATTACK, noise_for(x), classes=(1, 5))
+        reach(model, x, y, attack=ATTACK, noise=noise_for(x), classes=(1, 5))
     with pytest.raises(ValueError, match="at least one pair, but saw 0"):
-        reach(model, x, y, ATTACK, noise_for(x), batch=0)
+        reach(model, x, y, attack=ATTACK, noise=noise_for(x), batch=0)
 
 
 # As a condition of an audit
@@ -267,7 +272,7 @@ def test_toward_every_class_is_wrong_exactly_where_some_other_class_is_reached()
     model, x, y = mixed()
     condition = Everywhere(SMALL)
     made = condition.run(model, x, y, noise_for(x))
-    found = reach(model, x, y, SMALL, noise_for(x))
+    found = reach(model, x, y, attack=SMALL, noise=noise_for(x))
     assert made.reached is not None and torch.equal(made.reached, found.reached & found.tried)
     assert torch.equal(made.fooled, made.reached.any(1)) and torch.equal(made.fooled, model(made.x_adv).argmax(1) != y)
     assert torch.equal(made.step == NEVER, ~made.fooled) and torch.equal(made.step == 0, model(x).argmax(1) != y)
@@ -301,7 +306,10 @@ def test_evidence_counts_the_pairs_and_merges_them() -> None:
         {"reach5": join_records(parts, len(x))},
         "{}",
     )
-    share, expected = found.reach("reach5"), reach_matrix(reach(model, x, y, SMALL, noise_for(x)), y).numpy()
+    share, expected = (
+        found.reach("reach5"),
+        reach_matrix(reach(model, x, y, attack=SMALL, noise=noise_for(x)), y).numpy(),
+    )
     assert share is not None and np.allclose(share, expected, equal_nan=True)
     again = parse_evidence(found.to_bytes(), Path("x"))
     assert np.array_equal(again.conditions["reach5"].reached, counts.numpy())

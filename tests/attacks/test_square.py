@@ -172,12 +172,12 @@ def test_a14_sides_of_a_cifar_image() -> None:
 def test_a14_every_offset_is_equally_likely(s: int, h: int, w: int) -> None:
     n = 2520 * 20  # most of the counts of offsets divide it
     even = (torch.arange(n) + 0.5) / n
-    top = square_places(torch.stack((even, torch.full((n,), 0.3)), 1), s, h, w)[:, 0] // w
+    top = square_places(torch.stack((even, torch.full((n,), 0.3)), 1), s, h=h, w=w)[:, 0] // w
     counts = torch.bincount(top)
     assert len(counts) == h - s + 1
     assert int(counts.max() - counts.min()) <= 1
     largest = torch.full((1, 2), 1 - 2.0**-24)  # of Noise.uniform
-    assert square_places(largest, s, h, w).max() == h * w - 1
+    assert square_places(largest, s, h=h, w=w).max() == h * w - 1
 
 
 @given(

@@ -396,10 +396,10 @@ def test_next_targets_are_the_label_plus_one(unbalanced: Dataset, network: Class
 
 def test_random_targets_are_uniform_over_all_classes_and_belong_to_the_ids() -> None:
     ids = np.arange(10_000) * 3
-    target = draw_below(7, ids, 0, "target")
+    target = draw_below(7, ids, 0, purpose="target")
     assert stats.chisquare(np.bincount(target, minlength=7)).pvalue > 0.001 and target.max() == 6
-    assert np.array_equal(draw_below(7, ids[::-1].copy(), 0, "target"), target[::-1])
-    assert not np.array_equal(draw_below(7, ids, 1, "target"), target)
+    assert np.array_equal(draw_below(7, ids[::-1].copy(), 0, purpose="target"), target[::-1])
+    assert not np.array_equal(draw_below(7, ids, 1, purpose="target"), target)
 
 
 def test_the_network_sees_the_target_in_targeted_images(trained: tuple[Classifier, Dataset]) -> None:

@@ -72,11 +72,11 @@ def test_batches_give_every_example_once_as_floats(unbalanced: Dataset) -> None:
 
 
 def test_digest_follows_the_content(unbalanced: Dataset) -> None:
-    again = Dataset.of(np.array(unbalanced.images), unbalanced.labels, unbalanced.names, unbalanced.ids)
+    again = Dataset.of(np.array(unbalanced.images), unbalanced.labels, unbalanced.names, ids=unbalanced.ids)
     assert again.digest() == unbalanced.digest()
     changed = np.array(unbalanced.images)
     changed[-1, -1, -1, -1] ^= 1
-    assert Dataset.of(changed, unbalanced.labels, unbalanced.names, unbalanced.ids).digest() != unbalanced.digest()
+    assert Dataset.of(changed, unbalanced.labels, unbalanced.names, ids=unbalanced.ids).digest() != unbalanced.digest()
     assert unbalanced.take(2).digest() != unbalanced.digest() != unbalanced.relabel({0: 3}).digest()
 
 

@@ -75,7 +75,7 @@ def images(n: int = 33) -> Dataset:
         rng.integers(0, 256, (n, *SHAPE), dtype=np.uint8),
         labels,
         ("ant", "bee", "cow", "dog", "elk"),
-        1000 + 7 * rng.permutation(n),
+        ids=1000 + 7 * rng.permutation(n),
     )
 
 

@@ -64,7 +64,7 @@ def test_images_of_a_class_are_ranked_by_confidence_under_attack() -> None:
     p = dict(zip(evidence.ids.tolist(), evidence.conditions["pgd"].p_true.tolist(), strict=True))
     members = evidence.ids[evidence.labels == 3].tolist()
     assert found == sorted(members, key=lambda i: (-p[i], i))
-    most, least = find_extremes(evidence, "pgd", 3, 4)
+    most, least = find_extremes(evidence, "pgd", 3, count=4)
     assert most.tolist() == found[:4] and least.tolist() == found[::-1][:4]
     assert rank_by_confidence(evidence, "pgd", 2).tolist() == []
     with pytest.raises(ValueError, match="out of range"):
@@ -74,7 +74,7 @@ def test_images_of_a_class_are_ranked_by_confidence_under_attack() -> None:
 def test_equal_confidence_is_ranked_by_id_and_no_image_is_both_extremes() -> None:
     evidence = evidence_of({"pgd": np.zeros((5, K))}, np.zeros(5, int), ids=np.array([3, 5, 8, 9, 11]))
     assert rank_by_confidence(evidence, "pgd", 0).tolist() == [3, 5, 8, 9, 11]
-    most, least = find_extremes(evidence, "pgd", 0, 10)
+    most, least = find_extremes(evidence, "pgd", 0, count=10)
     assert most.tolist() == [3, 5, 8] and least.tolist() == [11, 9]
 
 

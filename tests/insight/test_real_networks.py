@@ -89,7 +89,7 @@ def test_deer_and_cat_have_the_smoothest_confidence_of_a_robust_network(test_dat
     evidence = audit(model, cifar10.take(60), make_attacks("clean,pgd10,tpgd10@5", threat))
     assert set(np.argsort(cvc(evidence, "clean"))[:2].tolist()) == {DEER, CAT}
     (_, vehicles), (_, animals) = CIFAR10_GROUPS
-    assert combine_decisions(confidence_is_smoother(evidence, "clean", animals, vehicles)) == "holds"
+    assert combine_decisions(confidence_is_smoother(evidence, "clean", animals, steeper=vehicles)) == "holds"
     stronger, _ = temperature_gains_where_smooth(evidence, "pgd10", "tpgd10@5")
     assert stronger.verdict == "holds"
     assert combine_decisions(classes_differ(evidence, "pgd10")) == "holds"

@@ -49,8 +49,8 @@ def test_a_function_is_a_black_box(function: Callable[[torch.Tensor], object], b
     assert not z.requires_grad and torch.equal(x, before)
     assert not model.gradients and "only query attacks" in model.notes[0]
     assert LINEAR.gradients and not wrap(nn.Sequential(nn.Identity(), model.net), K).gradients
-    centred = wrap(function, K, MEAN, STD)(before)
-    assert torch.allclose(centred, wrap(LINEAR.net, K, MEAN, STD)(before), atol=1e-3)
+    centred = wrap(function, K, mean=MEAN, std=STD)(before)
+    assert torch.allclose(centred, wrap(LINEAR.net, K, mean=MEAN, std=STD)(before), atol=1e-3)
     assert copy.deepcopy(model).net.function is function
     with inference(model):
         assert torch.equal(model(x), z)
@@ -128,7 +128,7 @@ def test_the_digest_of_a_function_covers_code_and_values() -> None:
         *(functools.partial(by_torch, y=1), functools.partial(by_torch, y=2), lambda x: x, lambda x: -x, len),
     ]
     assert len({wrap(function, K).digest() for function in different}) == len(different)
-    assert wrap(by_torch, K).digest() != wrap(by_torch, K, MEAN, STD).digest()
+    assert wrap(by_torch, K).digest() != wrap(by_torch, K, mean=MEAN, std=STD).digest()
 
 
 WRITTEN = """

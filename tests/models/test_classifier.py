@@ -24,12 +24,12 @@ def test_normalisation_is_inside(batch: tuple[torch.Tensor, torch.Tensor]) -> No
     net = build("convnet", SHAPE, K).net
     mean, std = (0.1, 0.2, 0.3), (0.5, 0.6, 0.7)
     by_hand = torch.stack([(x[:, c] - mean[c]) / std[c] for c in range(3)], dim=1)
-    assert torch.allclose(wrap(net, K, mean, std)(x), net(by_hand), atol=1e-6)
+    assert torch.allclose(wrap(net, K, mean=mean, std=std)(x), net(by_hand), atol=1e-6)
     assert torch.equal(wrap(net, K)(x), net(x))
     with pytest.raises(ValueError, match="one number per channel each, but saw 3 and 1"):
-        wrap(net, K, mean, (1.0,))
+        wrap(net, K, mean=mean, std=(1.0,))
     with pytest.raises(ValueError, match="std positive"):
-        wrap(net, K, mean, (1.0, 0.0, 1.0))
+        wrap(net, K, mean=mean, std=(1.0, 0.0, 1.0))
 
 
 @pytest.mark.parametrize("arch", ["convnet", "small"])
@@ -65,7 +65,7 @@ def test_initial_weights_depend_on_the_seed_alone() -> None:
 
 def test_the_digest_covers_weights_buffers_and_normalisation() -> None:
     model = build("small", SHAPE, K)
-    digests = {model.digest(), wrap(model.net, K, (0.1, 0.1, 0.1), (1.0, 1.0, 1.0)).digest()}
+    digests = {model.digest(), wrap(model.net, K, mean=(0.1, 0.1, 0.1), std=(1.0, 1.0, 1.0)).digest()}
     with torch.no_grad():
         model(torch.rand(4, *SHAPE))  # moves BatchNorm's running statistics
     digests.add(model.digest())

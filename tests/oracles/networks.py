@@ -60,7 +60,7 @@ def mnist_cnn(folder: Path) -> Classifier:
 
 def loaded(net: nn.Module, path: Path, mean: tuple[float, ...], std: tuple[float, ...]) -> Classifier:
     net.load_state_dict(state(path))
-    return wrap(net, 10, mean, std)
+    return wrap(net, 10, mean=mean, std=std)
 
 
 CIFAR_MEAN = (0.4914, 0.4822, 0.4465)

@@ -62,7 +62,7 @@ def test_a13_the_step_onto_a_hyperplane_is_the_ports(ball: Ball) -> None:
         type(ball)
     ]
     port = project(points, w, (w * points).sum(1) - gap)
-    step = step_onto(ball, points[None], w, gap[None])[0]
+    step = step_onto(ball, points[None], w, gap=gap[None])[0]
     assert torch.allclose(step, port, atol=1e-4)
 
 

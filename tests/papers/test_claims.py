@@ -268,8 +268,8 @@ def test_c6_the_interval_holds_the_score() -> None:
 
 def test_c10_confidence_is_smoother() -> None:
     evidence = audits(sure=(1, 1, 1, 4, 4, 4), clean=[0.9] * K)
-    assert verdicts(confidence_is_smoother(evidence, "clean", (0, 1, 2), (3, 4, 5))) == ["holds"]
-    found = confidence_is_smoother(evidence, "clean", (3, 4, 5), (0, 1, 2))
+    assert verdicts(confidence_is_smoother(evidence, "clean", (0, 1, 2), steeper=(3, 4, 5))) == ["holds"]
+    found = confidence_is_smoother(evidence, "clean", (3, 4, 5), steeper=(0, 1, 2))
     assert verdicts(found) == ["does not hold"]
     p = [np.exp(s) / (np.exp(s) + K - 1) for s in (4, 1)]
     norms = [q**2 + (1 - q) ** 2 / (K - 1) for q in p]
@@ -302,9 +302,9 @@ def test_c11_homing() -> None:
 
 def test_c12_class_is_lifted() -> None:
     a, b = audits(1, pgd=[0.8, 0.8, 0.8, 0.3, 0.8, 0.8]), audits(2, pgd=[0.8, 0.8, 0.8, 0.6, 0.8, 0.5])
-    assert verdicts(class_is_lifted(a, b, "pgd", 3)) == ["holds"]
-    assert verdicts(class_is_lifted(a, b, "pgd", 5)) == ["does not hold"]
-    assert verdicts(class_is_lifted(a, b, "pgd", 0)) == ["undecided"]
+    assert verdicts(class_is_lifted(a, b, "pgd", cls=3)) == ["holds"]
+    assert verdicts(class_is_lifted(a, b, "pgd", cls=5)) == ["does not hold"]
+    assert verdicts(class_is_lifted(a, b, "pgd", cls=0)) == ["undecided"]
 
 
 def test_c13_backgrounds_drive_adversarial_confusion() -> None:
@@ -351,14 +351,14 @@ def test_c14_trends_over_the_radius() -> None:
             found[eps] = audits(i, each=1000, clean=wide, pgd=spread_out)
         return found
 
-    found = radius_trends(sweep(True), "clean", "pgd", 8.0)
+    found = radius_trends(sweep(True), "clean", "pgd", saturates=8.0)
     assert verdicts(found)[:4] == ["holds"] * 4 and verdicts(found)[4] in ("holds", "undecided")
     assert found[3].value == pytest.approx(0.02 * 6, abs=0.03) and found[3].what.endswith("from eps 2/255 to 8/255")
-    assert verdicts(radius_trends(sweep(False), "clean", "pgd", 8.0))[4] == "does not hold"
-    assert verdicts(radius_trends(sweep(True, slope=-0.02), "clean", "pgd", 8.0))[3] == "does not hold"
+    assert verdicts(radius_trends(sweep(False), "clean", "pgd", saturates=8.0))[4] == "does not hold"
+    assert verdicts(radius_trends(sweep(True, slope=-0.02), "clean", "pgd", saturates=8.0))[3] == "does not hold"
     for nothing_beyond_or_below in (16.0, 2.0):
         with pytest.raises(ValueError, match="one below and one beyond"):
-            radius_trends(sweep(True), "clean", "pgd", nothing_beyond_or_below)
+            radius_trends(sweep(True), "clean", "pgd", saturates=nothing_beyond_or_below)
 
 
 def test_c15_c23_fair_training_gives_average_for_spread() -> None:
@@ -450,8 +450,8 @@ def test_c21_entropy_and_the_weight_it_allows() -> None:
 def test_c22_two_classes_carry_half() -> None:
     standard = audits(1, clean=[0.95] * K, each=500)
     adversarial = audits(2, clean=[0.9, 0.9, 0.55, 0.55, 0.9, 0.9], each=500)
-    assert verdicts(few_classes_carry_the_drop(standard, adversarial, "clean", (2, 3))) == ["holds"]
-    assert verdicts(few_classes_carry_the_drop(standard, adversarial, "clean", (0, 1))) == ["does not hold"]
+    assert verdicts(few_classes_carry_the_drop(standard, adversarial, "clean", classes=(2, 3))) == ["holds"]
+    assert verdicts(few_classes_carry_the_drop(standard, adversarial, "clean", classes=(0, 1))) == ["does not hold"]
 
 
 def test_c24_another_class_is_the_weakest() -> None:

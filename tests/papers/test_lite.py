@@ -87,7 +87,7 @@ def test_pages_redraw_from_what_is_stored_with_every_cell_of_their_csv_as_it_was
     """No data and no training; the committed files are those of version 0.1, and are compared as text."""
     names = [name for name in drawn_in_the_docs() if name.startswith(f"{paper}/")]
     (drawn,) = collect_results([one for name in names for one in select_exhibits(name)], STORE, {})
-    write_page(drawn.paper, drawn.exhibits, "lite", drawn.results, {}, tmp_path)
+    write_page(drawn.paper, drawn.exhibits, "lite", results=drawn.results, failed={}, folder=tmp_path)
     kept = STORE.root / "pages" / paper
     assert {file.name for file in kept.iterdir()} == {file.name for file in tmp_path.iterdir()}
     files = sorted(tmp_path.glob("*.csv"))

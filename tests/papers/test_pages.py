@@ -226,7 +226,7 @@ def test_the_page_says_its_scale_and_gives_no_verdict_at_smoke(tmp_path: Path) -
     recipes, _ = list_recipes(exhibits, "smoke")
     evil = ("</script><script>alert(1)</script>", '"><img src=x>', *map(str, range(8)))
     results = named({recipe: found(recipe) for recipe in recipes}, evil)
-    files = write_page(PAPERS["benz2021"], exhibits, "smoke", results, {}, tmp_path)
+    files = write_page(PAPERS["benz2021"], exhibits, "smoke", results=results, failed={}, folder=tmp_path)
     assert {file.name for file in files} >= {"index.html", "table1.csv", "table1.tex", "fig1.figures.csv", "claims.csv"}
     assert all(file.is_file() for file in files)
     text = (tmp_path / "index.html").read_text()
@@ -246,7 +246,7 @@ def test_lite_is_never_called_a_reproduction_and_claims_name_what_they_were_meas
     exhibits = (EXHIBITS["tian2021/fig4c"], EXHIBITS["tian2021/fig1"])
     recipes = [scale("lite")(exhibits[0].needs[role])[0] for role in ("6", "0.5")]
     results = {recipe: found(recipe) for recipe in recipes if isinstance(recipe, Measured)}
-    write_page(PAPERS["tian2021"], exhibits, "lite", results, {}, tmp_path)
+    write_page(PAPERS["tian2021"], exhibits, "lite", results=results, failed={}, folder=tmp_path)
     body = (tmp_path / "index.html").read_text()
     assert "Nothing on this page is a reproduction" in body and body.count("scale lite") >= 2
     rows = list(csv.DictReader(io.StringIO((tmp_path / "claims.csv").read_text())))
@@ -263,7 +263,14 @@ def test_a_page_of_part_of_a_paper_says_what_is_there(tmp_path: Path) -> None:
     names = ("ahn/table1", "ahn/fig3", "ahn/fig4", "ahn/fig11")
     exhibits = tuple(EXHIBITS[name] for name in names)
     recipes, _ = list_recipes(keep_roles(exhibits, ("PGD", "TRADES")), "lite")
-    write_page(PAPERS["ahn"], exhibits, "lite", {recipe: found(recipe) for recipe in recipes}, {}, tmp_path)
+    write_page(
+        PAPERS["ahn"],
+        exhibits,
+        "lite",
+        results={recipe: found(recipe) for recipe in recipes},
+        failed={},
+        folder=tmp_path,
+    )
     body = html.unescape((tmp_path / "index.html").read_text())
     assert "Of 9 rows 2 are there." in body and "Of 8 rows 2 are there." in body and "Of 4 rows 1 is there." in body
     assert "Superclasses, mean of the methods that are there" in body and "2 of 8 methods: PGD, TRADES" in body

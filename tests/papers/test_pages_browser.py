@@ -46,7 +46,14 @@ def silent(browser: Any, file: Path, width: int, least: int) -> None:
 def test_a_paper_is_drawn_in_silence(chromium: Any, tmp_path: Path, paper: str) -> None:
     exhibits = tuple(EXHIBITS[f"{paper}/{name}"] for name in KINDS[paper])
     recipes, _ = list_recipes(exhibits, "full")
-    write_page(PAPERS[paper], exhibits, "full", {recipe: found(recipe) for recipe in recipes}, {}, tmp_path)
+    write_page(
+        PAPERS[paper],
+        exhibits,
+        "full",
+        results={recipe: found(recipe) for recipe in recipes},
+        failed={},
+        folder=tmp_path,
+    )
     silent(chromium, tmp_path / "index.html", 1440, len(exhibits) - 2)
 
 

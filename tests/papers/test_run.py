@@ -265,8 +265,8 @@ def test_the_command_plans_draws_and_refuses(
 ) -> None:
     calls = []
 
-    def write(*given: object) -> tuple[Path, ...]:
-        calls.append(given)
+    def write(*given: object, **named: object) -> tuple[Path, ...]:
+        calls.append((*given, *named.values()))
         return (tmp_path / "index.html",)
 
     monkeypatch.setattr(pages, "write_page", write)

@@ -81,7 +81,7 @@ def test_what_changed_is_the_paired_comparison(evidence: Evidence) -> None:
     half[np.flatnonzero(evidence.labels == 0)[:15]] = False
     a = with_correct(with_correct(evidence, "clean", all_), "pgd3", none)
     b = with_correct(with_correct(evidence, "clean", half), "pgd3", half)
-    shown = what_changed(a, b, ("old", "new"), "pgd3")
+    shown = what_changed(a, b, ("old", "new"), condition="pgd3")
     whole = compare_paired(none, half)
     assert f"On the same 33 images new changes accuracy under pgd3 by {100 * whole.difference:+.1f} points" in shown
     assert f"[{100 * whole.low:.1f}, {100 * whole.high:.1f}] against old" in shown

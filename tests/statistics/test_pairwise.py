@@ -9,7 +9,7 @@ from leastwise.statistics.intervals import adjust_holm, compare_two_classes, ran
 
 
 def one(a: int, a_n: int, b: int, b_n: int) -> float:
-    return float(compare_two_classes(np.array(a), np.array(a_n), np.array(b), np.array(b_n)))
+    return float(compare_two_classes(np.array(a), np.array(a_n), b_correct=np.array(b), b_n=np.array(b_n)))
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_tiny_p_values_are_not_lost_to_rounding() -> None:
 def test_two_classes_keep_their_level(a: int, b: int) -> None:
     """Summed over all outcomes for each p, not simulated."""
     x, y = np.meshgrid(np.arange(a + 1), np.arange(b + 1), indexing="ij")
-    rejected = compare_two_classes(x, np.full_like(x, a), y, np.full_like(y, b)) <= 0.05
+    rejected = compare_two_classes(x, np.full_like(x, a), b_correct=y, b_n=np.full_like(y, b)) <= 0.05
     for p in np.linspace(0.01, 0.99, 50):
         level = (stats.binom.pmf(x, a, p) * stats.binom.pmf(y, b, p))[rejected].sum()
         assert level <= 0.05
@@ -52,7 +52,7 @@ def test_rank_groups_of_a_real_network() -> None:
     assert found.order == (3, 4, 2, 5, 7, 9, 0, 6, 8, 1)
     assert found.groups == ((3,), (4, 2), (5,), (7, 9, 0), (6, 8, 1))
     pairs = np.triu_indices(10, 1)
-    raw = compare_two_classes(correct[pairs[0]], n[pairs[0]], correct[pairs[1]], n[pairs[1]])
+    raw = compare_two_classes(correct[pairs[0]], n[pairs[0]], b_correct=correct[pairs[1]], b_n=n[pairs[1]])
     assert found.adjusted[pairs].tolist() == pytest.approx(multipletests(raw, method="holm")[1].tolist())
     assert np.isnan(found.adjusted[10]).all() and np.isnan(np.diag(found.adjusted)).all()
 

@@ -14,7 +14,7 @@ def test_between_classes(p: float, difference: float) -> None:
     counts = np.arange(n + 1)
     weight = stats.binom.pmf(counts[:, None], n, p) * stats.binom.pmf(counts, n, p + difference)
     x, y = np.nonzero(weight > 1e-9)
-    rejected = compare_two_classes(x, np.full_like(x, n), y, np.full_like(y, n)) <= 0.05
+    rejected = compare_two_classes(x, np.full_like(x, n), b_correct=y, b_n=np.full_like(y, n)) <= 0.05
     assert 0.79 <= weight[x, y][rejected].sum() <= 0.85
 
 

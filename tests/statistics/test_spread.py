@@ -147,7 +147,7 @@ def test_tail_means() -> None:
 )
 def test_rho_as_printed_by_dafa(average: float, worst: float, printed: float) -> None:
     """Against TRADES at 49.80 on average and 21.31 in the worst class."""
-    assert rho(worst, average, 21.31, 49.80) == pytest.approx(printed, abs=0.005)
+    assert rho(worst, average, base_worst=21.31, base_average=49.80) == pytest.approx(printed, abs=0.005)
 
 
 def test_boundary_error_and_inflow() -> None:

@@ -67,7 +67,7 @@ class Slope(NamedTuple):
         return self.trouble == BROKEN
 
 
-def slope(model: nn.Module, goal: Goal, at: Images, bound: tuple[Tensor, ...]) -> Slope:
+def slope(model: nn.Module, goal: Goal, at: Images, *, bound: tuple[Tensor, ...]) -> Slope:
     """One forward and one backward pass."""
     at = at.detach().requires_grad_()
     with torch.enable_grad():

@@ -97,7 +97,7 @@ class RandomNoise(BallAttack):
             if len(rows) == 0:
                 break
             fresh = noise.pick(rows).fork(self.kind, number)
-            at = x if number == 0 else draw_point(self.kind, x[rows], pick_rows(self.ball, rows), fresh)
+            at = x if number == 0 else draw_point(self.kind, x[rows], pick_rows(self.ball, rows), noise=fresh)
             z, finite = ask(model, at)
             forwards += len(rows)
             wrong = finite & is_mistaken(z, y[rows])
@@ -113,7 +113,7 @@ class RandomNoise(BallAttack):
         return make_outcome(x_adv, step != NEVER, step, forwards=forwards, backwards=0, trouble=trouble)
 
 
-def draw_point(kind: NoiseKind, x: Images, ball: Ball, noise: Noise) -> Images:
+def draw_point(kind: NoiseKind, x: Images, ball: Ball, *, noise: Noise) -> Images:
     """One random point for each example."""
     if kind == "uniform":
         d = ball.sample(x, noise)

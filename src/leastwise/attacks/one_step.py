@@ -7,7 +7,7 @@ from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Ball, Signs, Start, Uniform, Zero
 
 
-def fgsm(ball: Ball, goal: Goal | None = None, start: Start | None = None, keep: Keep = "last") -> PGD:
+def fgsm(ball: Ball, goal: Goal | None = None, start: Start | None = None, *, keep: Keep = "last") -> PGD:
     """One step to the edge of the ball (Goodfellow et al., ICLR 2015)."""
     return PGD(ball, goal or CE(), step=ball.eps, steps=1, start=start or Zero(), keep=keep)
 

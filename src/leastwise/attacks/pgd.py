@@ -137,7 +137,7 @@ def start_state(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Nois
 
 def climb(attack: PGD, model: nn.Module, front: PGDState) -> tuple[PGDState, Slope]:
     """One step for everyone in the front, and what was seen at the point they left."""
-    seen = slope(model, attack.goal, front.at, front.bound)
+    seen = slope(model, attack.goal, front.at, bound=front.bound)
     direction, pull = seen.gradient, None
     if front.pull is not None:
         size = direction.flatten(1).abs().sum(dim=1).clamp_min(torch.finfo(direction.dtype).tiny)

@@ -37,9 +37,9 @@ def reach(
     model: nn.Module,
     x: Images,
     y: Labels,
+    *,
     attack: Attack,
     noise: Noise,
-    *,
     classes: tuple[int, ...] | None = None,
     batch: int = BATCH,
 ) -> Reach:
@@ -86,7 +86,7 @@ class Everywhere(CombinedAttack):
     attack: Attack
 
     def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
-        found = reach(model, x, y, self.attack, noise)
+        found = reach(model, x, y, attack=self.attack, noise=noise)
         trouble = torch.where(found.tried, found.trouble, FINE).amax(dim=1)
         made = make_outcome(
             found.x_adv,

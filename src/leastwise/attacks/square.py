@@ -108,7 +108,7 @@ class Square(GoalAttack):
                 if len(front.rows) == 0:
                     break
                 forwards += len(front.rows)
-                front, wrong = query_start(self, model, front) if i < 0 else query_square(self, model, front, i)
+                front, wrong = query_start(self, model, front) if i < 0 else query_square(self, model, front, i=i)
                 if bool(wrong.any()):
                     fallen = front.rows[wrong]
                     x_adv[fallen], step[fallen] = front.at[wrong], i + 2
@@ -137,10 +137,10 @@ class SquareState:
 def query_start(attack: Square, model: nn.Module, front: SquareState) -> tuple[SquareState, Mask]:
     """The first query: stripes or a tiling."""
     point = stripes(front) if isinstance(attack.ball, Linf) else tiling(front)
-    return query(attack.goal, model, front, point)
+    return query(attack.goal, model, front, point=point)
 
 
-def query_square(attack: Square, model: nn.Module, front: SquareState, i: int) -> tuple[SquareState, Mask]:
+def query_square(attack: Square, model: nn.Module, front: SquareState, *, i: int) -> tuple[SquareState, Mask]:
     """Square number i."""
     c, h, w = front.x.shape[1:]
     block, place = divmod(i, BLOCK)
@@ -149,10 +149,12 @@ def query_square(attack: Square, model: nn.Module, front: SquareState, i: int) -
         drawn = front.noise.fork("squares", block).uniform((min(BLOCK, attack.queries - i), numbers))
         front = replace(front, draws=drawn)
     propose = repaint if isinstance(attack.ball, Linf) else rearrange
-    return query(attack.goal, model, front, propose(front, front.draws[:, place], side_of_square(attack, i, h=h, w=w)))
+    return query(
+        attack.goal, model, front, point=propose(front, front.draws[:, place], side_of_square(attack, i, h=h, w=w))
+    )
 
 
-def query(goal: Goal, model: nn.Module, front: SquareState, point: Images) -> tuple[SquareState, Mask]:
+def query(goal: Goal, model: nn.Module, front: SquareState, *, point: Images) -> tuple[SquareState, Mask]:
     """Look at a point, go there if it is better, and see who is fooled there."""
     z, finite = ask(model, point)
     score = goal.score(z, *front.bound)
@@ -188,7 +190,7 @@ def stripes(front: SquareState) -> Images:
 def repaint(front: SquareState, draw: Draws, s: int) -> Images:
     """Linf: the square at x ± eps."""
     _, c, h, w = front.x.shape
-    where = square_places(draw[:, :2], s, h, w).unsqueeze(1).expand(-1, c, -1)
+    where = square_places(draw[:, :2], s, h=h, w=w).unsqueeze(1).expand(-1, c, -1)
     shift = column(front.ball.eps, front.x) * signs(draw[:, 2:, None, None], front.x)
     pixels = front.x.flatten(2).gather(2, where).add_(shift.flatten(2)).clamp_(0, 1)
     return front.at.flatten(2).scatter(2, where, pixels).reshape(front.x.shape)
@@ -212,7 +214,7 @@ def rearrange(front: SquareState, draw: Draws, s: int) -> Images:
     """L2: the length of two squares moves into the first, with a new bump."""
     _, c, h, w = front.x.shape
     first, second = (
-        square_places(corner, s, h, w).unsqueeze(1).expand(-1, c, -1) for corner in (draw[:, :2], draw[:, 2:4])
+        square_places(corner, s, h=h, w=w).unsqueeze(1).expand(-1, c, -1) for corner in (draw[:, :2], draw[:, 2:4])
     )
     delta = (front.at - front.x).flatten(2)
     unspent = (torch.as_tensor(front.ball.eps) ** 2 - delta.square().sum(dim=(1, 2))).clamp_min(0).to(delta.dtype) / c
@@ -244,7 +246,7 @@ def signs(drawn: Float[Tensor, "..."], x: Images) -> Float[Tensor, "..."]:
     return (drawn < 0.5).to(x.dtype).mul_(2).sub_(1)
 
 
-def square_places(corner: Float[Tensor, "b 2"], s: int, h: int, w: int) -> Int[Tensor, "b n"]:
+def square_places(corner: Float[Tensor, "b 2"], s: int, *, h: int, w: int) -> Int[Tensor, "b n"]:
     """The places, in the flattened image, of one square of side s per example: every offset is equally likely."""
     top = (corner[:, 0] * (h - s + 1)).long()
     left = (corner[:, 1] * (w - s + 1)).long()

@@ -154,9 +154,9 @@ class Auditor:
         for number, batch in enumerate(data.batches(self.batch_size, positions)):
             x, y, ids = Batch(*(part.to(self.device) for part in batch))
             before = partial(listen_inside, listen, int(so_far.n.sum()))
-            with told_meanwhile(crafted_on, most, len(y), before):
-                z, outcome = self.attacked(name, attack, x, y, ids, crafted_on)
-            check_finite(z, outcome, y, name, data.names)
+            with told_meanwhile(crafted_on, most, len(y), heard=before):
+                z, outcome = self.attacked(name, attack, x, y=y, ids=ids, crafted_on=crafted_on)
+            check_finite(z, outcome, y, name=name, classes=data.names)
             so_far = so_far + Tally.count(y, z.argmax(dim=1) == y, data.k)
             if self.recipe.images:
                 keep(number, ids, outcome.x_adv)
@@ -170,7 +170,7 @@ class Auditor:
             return self.model((255 * x_adv).round() / 255)
 
     def attacked(
-        self, name: str, attack: Attack, x: Images, y: Labels, ids: Labels, crafted_on: Classifier
+        self, name: str, attack: Attack, x: Images, *, y: Labels, ids: Labels, crafted_on: Classifier
     ) -> tuple[Logits, Outcome]:
         """The outcome, and the logits of the model as given at the points the attack returned.
 
@@ -234,7 +234,7 @@ def make_auditor(
 
 @contextmanager
 def told_meanwhile(
-    model: Classifier, most: Passes | None, images: int, heard: Callable[[float], None]
+    model: Classifier, most: Passes | None, images: int, *, heard: Callable[[float], None]
 ) -> Iterator[None]:
     """While a batch is attacked, now and then: how many of its images the passes so far are enough for."""
     seen, said = 0, time.monotonic()
@@ -277,7 +277,7 @@ def usual_batch(model: Classifier, some: Images) -> int:
     return max(1, min(MOST_IMAGES, MOST_BYTES // max(1, each)))
 
 
-def check_finite(z: Logits, outcome: Outcome, y: Labels, name: str, classes: tuple[str, ...]) -> None:
+def check_finite(z: Logits, outcome: Outcome, y: Labels, *, name: str, classes: tuple[str, ...]) -> None:
     """Numbers that are not finite say nothing about robustness, neither in the logits nor in what an attack saw."""
     bad = ~z.isfinite().all(dim=1) | (outcome.trouble == BROKEN)
     if not bool(bad.any()):

@@ -50,7 +50,7 @@ def find_signs(evidence: Evidence) -> tuple[Sign, ...]:
         sign
         for weaker, stronger in permutations(attacks, 2)
         for why in reasons_to_expect(attacks[weaker], attacks[stronger])
-        if (sign := compare_conditions(evidence, weaker, stronger, why)) is not None
+        if (sign := compare_conditions(evidence, weaker, stronger, why=why)) is not None
     )
 
 
@@ -58,7 +58,7 @@ def reasons_to_expect(weaker: StoredAttack, stronger: StoredAttack) -> Iterator[
     """Why the second should be at least as strong as the first, if it should."""
     if needs_of(weaker) == "queries" and needs_of(stronger) == "gradients" and is_same_ball(weaker, stronger):
         yield "an attack without gradients beats one with them, so the gradients mislead; do not trust the latter"
-    if differ_only_in(weaker, stronger, "steps", lambda a, b: a < b):
+    if differ_only_in(weaker, stronger, "steps", how=lambda a, b: a < b):
         yield "more steps make the attack weaker, so its gradients mislead"
     if is_colder(weaker, stronger):
         yield "a lower temperature makes the attack weaker, so its gradients mislead; count the worst of both"
@@ -87,7 +87,7 @@ def is_same_ball(a: StoredAttack, b: StoredAttack) -> bool:
     return ball_of(a) is not None and ball_of(a) == ball_of(b)
 
 
-def differ_only_in(a: StoredAttack, b: StoredAttack, field: str, how: Callable[[Any, Any], bool]) -> bool:
+def differ_only_in(a: StoredAttack, b: StoredAttack, field: str, *, how: Callable[[Any, Any], bool]) -> bool:
     """Two attacks alike in everything but one setting, which is as it should be."""
     if field not in a or field not in b or not how(a[field], b[field]):
         return False
@@ -103,7 +103,7 @@ def is_colder(a: StoredAttack, b: StoredAttack) -> bool:
     return rest[0] == rest[1] and goals[0]["inverse_temperature"] < goals[1]["inverse_temperature"]
 
 
-def compare_conditions(evidence: Evidence, weaker: str, stronger: str, why: str) -> Sign | None:
+def compare_conditions(evidence: Evidence, weaker: str, stronger: str, *, why: str) -> Sign | None:
     """The classes that hold significantly more under the stronger attack, if there are any."""
     a, b, y = evidence.correct(weaker), evidence.correct(stronger), evidence.labels
     n = np.bincount(y, minlength=evidence.k)

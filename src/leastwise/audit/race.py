@@ -72,10 +72,10 @@ def race(recipe: RaceRecipe, places: list["np.ndarray"], attack: Attacked) -> It
             at[c] += count
         return attack(rows)
 
-    yield from run_race(draw, [len(some) for some in places], recipe.batch, recipe.confidence)
+    yield from run_race(draw, [len(some) for some in places], recipe.batch, confidence=recipe.confidence)
 
 
-def facts(rounds: Sequence[Round], data: Dataset, auditor: Auditor, recipe: RaceRecipe) -> dict[str, Any]:
+def facts(rounds: Sequence[Round], data: Dataset, auditor: Auditor, *, recipe: RaceRecipe) -> dict[str, Any]:
     """What a race found, ready to read by any program."""
     names, sizes = data.names, np.bincount(data.labels, minlength=data.k)
     present = tuple(int(c) for c in np.flatnonzero(sizes))

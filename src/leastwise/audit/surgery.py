@@ -46,7 +46,7 @@ def remove_class(data: Dataset, cls: int | str, renumber: bool = True) -> Datase
     return data.keep([c for c in range(data.k) if c != gone]) if renumber else data.without(gone)
 
 
-def pseudo_label(model: Classifier, data: Dataset, names: Sequence[str], device: str = "cpu") -> Dataset:
+def pseudo_label(model: Classifier, data: Dataset, names: Sequence[str], *, device: str = "cpu") -> Dataset:
     """The images with the classes that a network sees in them, for self-training (RST, Carmon et al., NeurIPS 2019).
 
     `names` are the network's classes; whatever labels the images had are forgotten.
@@ -132,6 +132,7 @@ def replace_background(
     data: Dataset,
     masks: np.ndarray | None = None,
     colour: tuple[float, ...] = (1.0, 1.0, 1.0),
+    *,
     size: float = 0.5,
 ) -> Dataset:
     """Everything outside the masks in one colour (Tian et al., KDD 2021, figure 6: white).
@@ -292,7 +293,7 @@ def choose_targets(data: Dataset, how: str, seed: int) -> Int[np.ndarray, " n"]:
     """The class that each image is moved to."""
     if how not in get_args(How):
         raise ValueError(f"targets are chosen as {' or '.join(get_args(How))}, but saw {how!r}")
-    return (data.labels + 1) % data.k if how == "next" else draw_below(data.k, data.ids, seed, "target")
+    return (data.labels + 1) % data.k if how == "next" else draw_below(data.k, data.ids, seed, purpose="target")
 
 
 def draw_partners(ids: Int[np.ndarray, " n"], seed: int) -> Int[np.ndarray, " n"]:
@@ -300,16 +301,16 @@ def draw_partners(ids: Int[np.ndarray, " n"], seed: int) -> Int[np.ndarray, " n"
     if len(ids) < 2:
         raise ValueError(f"an unrelated start image needs at least two examples, but saw {len(ids)}")
     order = np.argsort(ids)
-    other = draw_below(len(ids) - 1, ids, seed, "start")
+    other = draw_below(len(ids) - 1, ids, seed, purpose="start")
     return order[other + (other >= np.argsort(order))]  # skip the example itself
 
 
 def draw_starts(ids: Int[np.ndarray, " n"], source: Dataset, seed: int) -> Int[np.ndarray, " n"]:
     """For each example the position of a start image in another data set, uniformly."""
-    return np.argsort(source.ids)[draw_below(len(source), ids, seed, "start")]
+    return np.argsort(source.ids)[draw_below(len(source), ids, seed, purpose="start")]
 
 
-def draw_below(n: int, ids: Int[np.ndarray, " m"], seed: int, purpose: str) -> Int[np.ndarray, " m"]:
+def draw_below(n: int, ids: Int[np.ndarray, " m"], seed: int, *, purpose: str) -> Int[np.ndarray, " m"]:
     """A whole number from 0 to n - 1 for each id, by the high bits of word · n."""
     return (Noise(seed, torch.from_numpy(ids), f"/surgery/{purpose}").words(()).numpy() * n) >> 32
 

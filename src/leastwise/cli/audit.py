@@ -47,7 +47,7 @@ class Audit:
             make_threat(target.norm, radius, target.step)
         budget = parse_seconds(self.time_budget)
         console = Screen()
-        loaded = target.ready(console, radii[0], self.attack, where.threads(target.threads))
+        loaded = target.ready(console, radii[0], self.attack, threads=where.threads(target.threads))
         data, threat = loaded.data, loaded.threat
         from leastwise.attacks.registry import make_attacks, repeat_over_radii
         from leastwise.audit.evidence import SUMMARY_FILE, load_evidence
@@ -67,7 +67,7 @@ class Audit:
         auditor = target.make_auditor(loaded, conditions, shard=self.shard, images=self.save_adversarial)
         folder = Path(self.out or f"results/audit-{auditor.key[:8]}")
         task = AuditTask(auditor, data, folder, form=FORMS.get(target.form), budget=budget, about=target.about)
-        echo(console, target, auditor, data)
+        echo(console, target, auditor, data=data)
         if task.finished and not self.fresh:
             say(console, f"done before, in {folder} (--fresh does it anew)")
             found = load_evidence(folder)

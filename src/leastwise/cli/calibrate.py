@@ -94,7 +94,7 @@ class Calibrate:
             with progress(console, f"test {label}", test.names) as listen:
                 evidence[label] = audit(one, test, conditions, seed=self.seed, device=device, listen=listen)
             print_classes(console, evidence[label], label)
-        saying = what_changed(evidence["before"], evidence["after"], ("before", "after"), f"pgd{self.steps}")
+        saying = what_changed(evidence["before"], evidence["after"], ("before", "after"), condition=f"pgd{self.steps}")
         say(console, f"\n{saying}")
         note = f"logit offsets were chosen on {len(valid)} validation images (leastwise calibrate, rule {self.rule})"
         save_checkpoint(out / "model.pt", after.cpu(), test.shape, names=test.names, notes=(*model.notes, note))

@@ -31,4 +31,4 @@ class Demo:
     def run(self) -> None:
         from leastwise.cli.demo_story import demo
 
-        demo(Screen(), self.out, self.seed, choose_device(self.device, self.threads), self.fresh)
+        demo(Screen(), self.out, self.seed, device=choose_device(self.device, self.threads), fresh=self.fresh)

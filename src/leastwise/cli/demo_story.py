@@ -65,6 +65,7 @@ def demo(
     console: Console,
     out: Path,
     seed: int = 0,
+    *,
     device: str = "cpu",
     fresh: bool = False,
     per_class: int | None = None,
@@ -90,7 +91,7 @@ def demo(
         print_classes(console, one, f"{name}, eps {EPS:g}")
     say(console, f"\n{headline(found[NAMES[1]])}")
     for before, after in pairwise(NAMES):
-        say(console, what_changed(found[before], found[after], (before, after), "pgd20"))
+        say(console, what_changed(found[before], found[after], (before, after), condition="pgd20"))
     page = out / "report.html"
     models = [AuditedModel(name, one, read_run_facts(out / name)) for name, one in found.items()]
     write_atomic(page, make_page(models, f"Three networks, eps {EPS:g}").encode())

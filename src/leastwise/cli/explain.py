@@ -131,7 +131,7 @@ class Explain:
         auditor = target.make_auditor(loaded, conditions)
         folder = Path(f"results/audit-{auditor.key[:8]}")
         task = AuditTask(auditor, data, folder, form=FORMS.get(target.form), about=target.about)
-        echo(console, target, auditor, data)
+        echo(console, target, auditor, data=data)
         if not task.finished:
             with progress(console, "audit", data.names) as listen:
                 task.run(listen)

@@ -39,7 +39,7 @@ class Gate:
         terms = [parse_term(text) for text in self.demands]
         result = read_result(self.result)
         bases = {term.name: read_result(Path(term.name)) for term in terms if term.measure == "drop"}
-        verdicts = decide(terms, result, bases, self.confidence)
+        verdicts = decide(terms, result, bases, confidence=self.confidence)
         console = Screen()
         for verdict in verdicts:
             say(console, verdict_sentence(verdict))

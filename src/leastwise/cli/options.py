@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from leastwise.models.classifier import Classifier
 
 
-def make_threat(norm: str, eps: str, step: str, keep: Keep = "fooled") -> "Threat":
+def make_threat(norm: str, eps: str, step: str, *, keep: Keep = "fooled") -> "Threat":
     """The radius, step and counting rule that all attacks of a command share."""
     from leastwise.attacks.naming import Threat
     from leastwise.attacks.threats import L1, L2, Linf
@@ -133,9 +133,9 @@ class TargetOptions:
     batch_size: int = 0
     """images attacked at a time; 0 for as many as a gigabyte holds, at most 1,000"""
 
-    def ready(self, console: Console, eps: str, attack: str, threads: int = 0) -> LoadedTarget:
+    def ready(self, console: Console, eps: str, attack: str, *, threads: int = 0) -> LoadedTarget:
         """Everything loaded; `eps` is one radius. A misspelt name or number is found before the data are read."""
-        threat = make_threat(self.norm, eps, self.step, self.keep)
+        threat = make_threat(self.norm, eps, self.step, keep=self.keep)
         mean, std = parse_numbers(self.mean, "mean"), parse_numbers(self.std, "std")
         use_data_dir(self.data_dir)
         from leastwise.attacks.registry import split_names
@@ -201,7 +201,7 @@ def class_of(text: str, names: Sequence[str]) -> int | str:
     return int(text) if text.isdecimal() and text not in names else text
 
 
-def echo(console: Console, target: TargetOptions, auditor: "Auditor", data: "Dataset") -> None:
+def echo(console: Console, target: TargetOptions, auditor: "Auditor", *, data: "Dataset") -> None:
     """Say what was understood, with every default resolved, and what a reader should know."""
     from leastwise.report.text import say
 
@@ -269,5 +269,5 @@ class ExecutorOptions:
         folder = Path(self.tls) if self.tls else None
         count = 0 if self.scheduler else self.workers or processors()
         limit = parse_seconds(self.shard_limit, "--shard-limit")
-        with connected(self.scheduler, count, folder, self.plain_tcp, limit) as executor:
+        with connected(self.scheduler, count, folder, plain=self.plain_tcp, limit=limit) as executor:
             yield executor

@@ -39,7 +39,7 @@ class Race:
         if "," in self.attack:
             raise ValueError(f"a race is run under one attack, but saw {self.attack}: join several with +")
         console = Screen()
-        loaded = target.ready(console, self.eps, self.attack, where.threads(target.threads))
+        loaded = target.ready(console, self.eps, self.attack, threads=where.threads(target.threads))
         data, threat = loaded.data, loaded.threat
         from leastwise.attacks.registry import make_attack
         from leastwise.audit.race import RaceRecipe
@@ -54,7 +54,7 @@ class Race:
         recipe = RaceRecipe(auditor.key, self.round, self.confidence)
         folder = Path(self.out or f"results/race-{recipe_key(recipe)[:8]}")
         task = RaceTask(auditor, data, folder, recipe, form=FORMS.get(target.form), about=target.about)
-        echo(console, target, auditor, data)
+        echo(console, target, auditor, data=data)
         if task.finished and not self.fresh:
             say(console, f"done before, in {task.folder} (--fresh does it anew)")
         else:

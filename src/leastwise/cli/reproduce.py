@@ -80,19 +80,21 @@ class Reproduce:
         if not self.draw:
             if self.plan or work:
                 show_tree(console, wanted, store)
-            show_work(console, recipes, work, store, speed)
+            show_work(console, recipes, work, store=store, speed=speed)
         if self.plan:
             return 0
         check_writable(store.root)
         failed: dict[Recipe, str] = {}
         if work:
             with self.where.open_executor() as executor:
-                listener = make_listener(console, work, store, speed)
+                listener = make_listener(console, work, store, speed=speed)
                 failed = do_work(work, store, listener, device=device, threads=threads, executor=executor)
             store.remember_keys((*recipes, *trainings(recipes)))
         for found in collect_results(exhibits, store, failed):
             folder = store.root / "pages" / found.paper.id
-            written = write_page(found.paper, found.exhibits, self.scale, found.results, found.failed, folder)
+            written = write_page(
+                found.paper, found.exhibits, self.scale, results=found.results, failed=found.failed, folder=folder
+            )
             say(console, f"{found.paper.id} at scale {self.scale}: {written[0]}, and {len(written) - 1} tables")
         if failed:
             say(console, f"{len(failed)} of {len(work)} failed; cells say why, and the same command tries again")
@@ -109,7 +111,12 @@ def show_tree(console: "Console", exhibits: Any, store: "PaperStore") -> None:
 
 
 def show_work(
-    console: "Console", recipes: tuple["Recipe", ...], work: tuple["Recipe", ...], store: "PaperStore", speed: "Speed"
+    console: "Console",
+    recipes: tuple["Recipe", ...],
+    work: tuple["Recipe", ...],
+    *,
+    store: "PaperStore",
+    speed: "Speed",
 ) -> None:
     """What is there, what is left, and about how long that takes."""
     from leastwise import __version__
@@ -138,7 +145,7 @@ def show_work(
 
 
 def make_listener(
-    console: "Console", work: tuple["Recipe", ...], store: "PaperStore", speed: "Speed"
+    console: "Console", work: tuple["Recipe", ...], store: "PaperStore", *, speed: "Speed"
 ) -> "RecipeListener":
     """Says what is being done and how long the rest takes, corrected by how the estimates did so far."""
     from leastwise.jobs.events import JobEventListener

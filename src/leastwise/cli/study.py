@@ -94,7 +94,9 @@ def audit_job(plan: "StudyPlan", cell: "StudyCell") -> "AuditJob":
 
     check_keys(plan.audit, tuple(AUDIT), "[audit]")
     chosen = {name: of_kind(value, AUDIT[name], f"audit.{name}") for name, value in plan.audit.items()}
-    threat = make_threat(chosen.get("norm", "linf"), cell.eps, chosen.get("step", ""), chosen.get("keep", "fooled"))
+    threat = make_threat(
+        chosen.get("norm", "linf"), cell.eps, chosen.get("step", ""), keep=chosen.get("keep", "fooled")
+    )
     training = replace(
         shared_options(plan), method=cell.method, model=cell.model, eps=cell.eps, seed=cell.seed, data=plan.data
     ).job()
@@ -131,7 +133,7 @@ def of_list(value: Any) -> list[Any]:
 
 
 def carry_out(
-    console: "Console", jobs: "dict[StudyCell, AuditJob]", out: Path, runner: "JobRunner"
+    console: "Console", jobs: "dict[StudyCell, AuditJob]", out: Path, *, runner: "JobRunner"
 ) -> "list[StudyRow]":
     """Do what is left of the trainings and audits, and collect what all of them found."""
     from leastwise.audit.evidence import SUMMARY_FILE, load_evidence

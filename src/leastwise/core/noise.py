@@ -98,7 +98,7 @@ class Noise:
         return out.view(len(self.ids), 4 * blocks)[:, :size].contiguous().view(len(self.ids), *shape)
 
 
-def random_order(ids: Int[Tensor, " n"], seed: int, purpose: str, draw: int = 0) -> Rows:
+def random_order(ids: Int[Tensor, " n"], seed: int, purpose: str, *, draw: int = 0) -> Rows:
     """A random order of the examples: positions sorted by a 64-bit word that belongs to each id.
 
     Removing an example leaves the order of the others as it was.

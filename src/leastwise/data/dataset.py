@@ -64,6 +64,7 @@ class Dataset:
         images: ImageRows,
         labels: np.ndarray,
         names: Sequence[str] | None = None,
+        *,
         ids: np.ndarray | None = None,
     ) -> "Dataset":
         """Check and assemble. Without names the classes are "0", "1", …; without ids, row numbers."""

@@ -40,7 +40,9 @@ def load(spec: str, split: str = "test", watch: ProgressCallback = ignore_progre
             "a path that looks like a name is written ./NAME"
         )
     if path.is_dir():
-        return read_huggingface(path, split, size) if is_huggingface(path) else load_folder(path, split, size, watch)
+        return (
+            read_huggingface(path, split, size) if is_huggingface(path) else load_folder(path, split, size, watch=watch)
+        )
     readers = {".npz": read_npz, ".npy": read_npy}
     if path.suffix not in readers:
         raise ValueError(f"cannot tell how to read {place!r}: give an .npz, an .npy or a folder of images")
@@ -83,7 +85,7 @@ def list_splits(splits: tuple[str, ...]) -> str:
     return " or ".join(splits) if len(splits) < 5 else f"one of {', '.join(splits[:3])} … {splits[-1]}"
 
 
-def load_folder(path: Path, split: str, size: int | None, watch: ProgressCallback) -> Dataset:
+def load_folder(path: Path, split: str, size: int | None, *, watch: ProgressCallback) -> Dataset:
     """A folder of class folders, or of splits that hold them."""
     wanted = (split, *HELD_OUT) if split in HELD_OUT else (split,)
     splits = split_folders(path, {"train", *HELD_OUT, split})
@@ -140,5 +142,5 @@ def check_facts(facts: KnownFacts, name: str, split: str, *, data: Dataset) -> N
 def read_source(source: Source, folder: Path, split: str, *, size: int | None, watch: ProgressCallback) -> Dataset:
     """A split of a known data set out of its folder; sets of image files take a size and tell their progress."""
     if source.as_files:
-        return source.read(folder, split, size, watch)
+        return source.read(folder, split, size, watch=watch)
     return source.read(folder, split)

@@ -75,7 +75,7 @@ def mean_pair(cosine: ModelPairs) -> float:
 
 
 def mean_agreement(
-    accuracy: Profiles, confidence: float = CONFIDENCE, seed: int = 0, draws: int = DRAWS
+    accuracy: Profiles, confidence: float = CONFIDENCE, seed: int = 0, *, draws: int = DRAWS
 ) -> IntervalEstimate:
     """Mean cosine of every two models, with a bootstrap interval over classes."""
     return bootstrap_classes(

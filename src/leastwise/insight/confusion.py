@@ -224,7 +224,7 @@ def rank_by_confidence(evidence: Evidence, condition: str, cls: int) -> Int[np.n
 
 
 def find_extremes(
-    evidence: Evidence, condition: str, cls: int, count: int
+    evidence: Evidence, condition: str, cls: int, *, count: int
 ) -> tuple[Int[np.ndarray, " a"], Int[np.ndarray, " b"]]:
     """The ids of the most and of the least robust images of a class, each with the extreme one first.
 

@@ -53,7 +53,7 @@ class Explanation:
 
 
 def explain_classes(
-    evidence: Evidence, condition: str, clean: str = "clean", found: Moments | None = None
+    evidence: Evidence, condition: str, clean: str = "clean", *, found: Moments | None = None
 ) -> Explanation:
     """Candidates: accuracy, entropy and CVC without attack and, with the moments of features, similarity and variance.
 

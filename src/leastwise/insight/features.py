@@ -55,14 +55,14 @@ def class_sums(values: Float[np.ndarray, "b d"], labels: Int[np.ndarray, " b"], 
     return sums
 
 
-def measure_moments(model: Classifier, data: Dataset, batch_size: int = BATCH_SIZE, device: str = "cpu") -> Moments:
+def measure_moments(model: Classifier, data: Dataset, batch_size: int = BATCH_SIZE, *, device: str = "cpu") -> Moments:
     """Class means and scatters of the penultimate features of all images, the model in evaluation mode.
 
     The memory is a batch and 2·k·d numbers.
     """
     if len(data) == 0:
         raise ValueError("there are no features to average: the data set has no examples")
-    parts = (Moments.of(f, y, data.k) for f, y in feature_batches(model, data, batch_size, device))
+    parts = (Moments.of(f, y, data.k) for f, y in feature_batches(model, data, batch_size, device=device))
     found = next(parts)
     for part in parts:
         found = found + part
@@ -70,7 +70,7 @@ def measure_moments(model: Classifier, data: Dataset, batch_size: int = BATCH_SI
 
 
 def feature_batches(
-    model: Classifier, data: Dataset, batch_size: int = BATCH_SIZE, device: str = "cpu"
+    model: Classifier, data: Dataset, batch_size: int = BATCH_SIZE, *, device: str = "cpu"
 ) -> Iterator[tuple["np.ndarray", "np.ndarray"]]:
     """Features and labels of one batch after the other."""
     model.to(device)
@@ -148,7 +148,7 @@ def project_images(
     """Where each image lies in the plane, and its class, in the order of the data set."""
     points = np.empty((len(data), 2))
     done = 0
-    for features, _ in feature_batches(model, data, batch_size, device):
+    for features, _ in feature_batches(model, data, batch_size, device=device):
         points[done : done + len(features)] = plane.project(features.astype(np.float64))
         done += len(features)
     return points, data.labels

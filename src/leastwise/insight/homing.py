@@ -48,12 +48,12 @@ def measure_homing(full: Evidence, without: Mapping[int, Evidence], condition: s
         if not 0 <= j < full.k:
             raise ValueError(f"class {j} cannot have been removed: the full model has classes 0 to {full.k - 1}")
         rows = np.flatnonzero((full.conditions[condition].predicted == j) & (full.labels != j))
-        homed[:, j] = np.bincount(full.labels[rows[is_right(full, other, rows, condition)]], minlength=full.k)
+        homed[:, j] = np.bincount(full.labels[rows[is_right(full, other, rows, condition=condition)]], minlength=full.k)
     return Homing(wrong, homed)
 
 
 def estimate_homing_gain(
-    full: Evidence, without: Mapping[int, Evidence], condition: str, confidence: float = CONFIDENCE
+    full: Evidence, without: Mapping[int, Evidence], condition: str, *, confidence: float = CONFIDENCE
 ) -> IntervalEstimate:
     """How much more often an image comes home when its confound class is removed than when some other class is.
 
@@ -67,7 +67,7 @@ def estimate_homing_gain(
     for j, model in without.items():
         known = labels[rows] != j
         came = np.zeros(len(rows))
-        came[known] = is_right(full, model, rows[known], condition)
+        came[known] = is_right(full, model, rows[known], condition=condition)
         confound = predicted[rows] == j
         home += came * confound
         other += came * (known & ~confound)
@@ -80,7 +80,7 @@ def estimate_homing_gain(
     return IntervalEstimate(float(gain.mean()), float(gain.mean()) - half, float(gain.mean()) + half)
 
 
-def is_right(full: Evidence, other: Evidence, rows: "np.ndarray", condition: str) -> "np.ndarray":
+def is_right(full: Evidence, other: Evidence, rows: "np.ndarray", *, condition: str) -> "np.ndarray":
     """Which of the full model's examples the other model gets right under its own attack."""
     if condition not in other.conditions:
         raise ValueError(

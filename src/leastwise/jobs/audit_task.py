@@ -131,7 +131,7 @@ class AuditTask:
         with nullcontext() if folder is None else claim_folder(folder, self.claim, fresh=fresh):
             with open_ledger(folder and folder / SHARDS) as ledger, inference(self.auditor.model):
                 steady_memory()
-                work = settle_choices(self.auditor, self.data, folder, self.form, listen)
+                work = settle_choices(self.auditor, self.data, folder, form=self.form, listen=listen)
                 most = estimate_time(work.auditor, self.data, work.crafted_on)
                 listen(most)
                 course = ShardCourse(replace(work, seconds=most.seconds), executor, ledger, self.budget, listen, clock)
@@ -162,7 +162,7 @@ class Manifest(NamedTuple):
 
 
 def settle_choices(
-    auditor: Auditor, data: Dataset, folder: Path | None, form: Form | None, listen: AuditListener
+    auditor: Auditor, data: Dataset, folder: Path | None, *, form: Form | None, listen: AuditListener
 ) -> AuditWork:
     """The choices that are no part of the recipe: made once, written down, and used again when an audit goes on."""
     kept = None if folder is None else read_manifest(folder)

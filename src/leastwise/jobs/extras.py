@@ -45,7 +45,7 @@ def read_features(folder: Path) -> tuple[Moments, "np.ndarray | None"]:
     return Moments(arrays["n"], arrays["centre"], arrays["scatter"]), None if plane is None else plane.astype(float)
 
 
-def keep_pictures(auditor: Auditor, data: Dataset, ids: Iterable[int], folder: Path) -> None:
+def keep_pictures(auditor: Auditor, data: Dataset, ids: Iterable[int], *, folder: Path) -> None:
     """Write single images under every condition, with their logits, named by place, id, kind and condition."""
     pictures = [take_picture(auditor, data, position) for position in find_positions(tuple(ids), data)]
     arrays = {
@@ -63,7 +63,7 @@ def take_picture(auditor: Auditor, data: Dataset, position: int) -> Picture:
     pixels, logits = {}, {}
     for name, attack in auditor.recipe.conditions:
         with inference(auditor.model):
-            z, outcome = auditor.attacked(name, attack, x, y, ids, auditor.model)
+            z, outcome = auditor.attacked(name, attack, x, y=y, ids=ids, crafted_on=auditor.model)
         pixels[name], logits[name] = outcome.x_adv[0].cpu().numpy(), z[0].cpu().numpy()
     return Picture(int(ids[0]), pixels, logits)
 

@@ -81,12 +81,12 @@ class RaceTask:
             rounds = []
             with open_ledger(self.folder / SHARDS) as ledger, inference(self.auditor.model):
                 assert ledger is not None
-                work = settle_choices(self.auditor, self.data, self.folder, self.form, listen)
+                work = settle_choices(self.auditor, self.data, self.folder, form=self.form, listen=listen)
                 attack = remember_rounds(attack_rounds(work, executor), ledger)
                 for found in race(self.recipe, lanes(self.auditor, self.data), attack):
                     rounds.append(found)
                     listen(found)
-            write_json(self.result, facts(rounds, self.data, self.auditor, self.recipe))
+            write_json(self.result, facts(rounds, self.data, self.auditor, recipe=self.recipe))
             shutil.rmtree(self.folder / SHARDS)
             seconds = clock.seconds() - begun
             write_run_facts(self.folder, seconds, clock=clock, device=self.auditor.device, about=self.about)

@@ -155,7 +155,7 @@ class JobRunner:
         if job.features:
             keep_features(task.auditor, task.data, folder)
         if job.pictures:
-            keep_pictures(task.auditor, task.data, job.pictures, folder)
+            keep_pictures(task.auditor, task.data, job.pictures, folder=folder)
         if self.small:
             pack_evidence(folder)
 
@@ -168,7 +168,7 @@ def execute(jobs: Iterable[Job], runner: JobRunner, listener: JobListener = JobL
     failed: dict[Job, str] = {}
     work = list(jobs)
     if runner.executor.is_remote:
-        train_side_by_side([job for job in work if isinstance(job, TrainJob)], runner, listener, failed)
+        train_side_by_side([job for job in work if isinstance(job, TrainJob)], runner, listener, failed=failed)
         work = [job for job in work if isinstance(job, AuditJob)]
     for job in work:
         begun = time.monotonic()
@@ -193,7 +193,7 @@ def execute(jobs: Iterable[Job], runner: JobRunner, listener: JobListener = JobL
 
 
 def train_side_by_side(
-    trainings: Iterable[TrainJob], runner: JobRunner, listener: JobListener, failed: dict[Job, str]
+    trainings: Iterable[TrainJob], runner: JobRunner, listener: JobListener, *, failed: dict[Job, str]
 ) -> None:
     """Each begins as soon as a worker is free and what it needs is there. Adds why some failed."""
     waiting, under_way = dict.fromkeys(trainings), dict[TrainJob, None]()

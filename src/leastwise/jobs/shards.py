@@ -62,7 +62,7 @@ class ShardCourse:
                 self.asked[name] = shard
                 return AuditPiece(name, condition, self.shards[shard])
             assert self.ledger is not None
-            self.add(shard, condition, record, self.ledger.seconds(name))
+            self.add(shard, condition, record, seconds=self.ledger.seconds(name))
         return None
 
     def may_begin(self, shard: int) -> bool:
@@ -102,7 +102,7 @@ class ShardCourse:
         if self.ledger is not None:
             content = result.content or self.work.pack(result.piece, record)
             self.ledger.commit(name, content, result.seconds)
-        self.add(self.asked.pop(name), condition, record, result.seconds)
+        self.add(self.asked.pop(name), condition, record, seconds=result.seconds)
         self.listen(Step(condition, self.ended / (len(self.shards) * len(self.names)), self.so_far[condition]))
 
     def check(self, result: PieceResult) -> Record:
@@ -113,7 +113,7 @@ class ShardCourse:
             raise RuntimeError(f"{result.piece.name} came back with the evidence of another recipe or other examples")
         return evidence.conditions[result.piece.condition]
 
-    def add(self, shard: int, condition: str, record: Record, seconds: float) -> None:
+    def add(self, shard: int, condition: str, record: Record, *, seconds: float) -> None:
         positions = self.shards[shard]
         self.so_far[condition] = self.so_far[condition] + count_correct(self.work.data, positions, record)
         self.columns[condition].put(shard, record)

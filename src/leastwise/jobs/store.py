@@ -73,7 +73,7 @@ class Store:
         """The same, of a job that is known by its key, what is kept besides, and the weights that it was made with."""
         candidates = dict.fromkeys((*([] if first is None else [first]), *self.claimed.get(key, ())))
         known = [digest_file(file) for file in networks if file is not None]
-        return next((one for one in candidates if is_finished(one, key, extras, known)), None)
+        return next((one for one in candidates if is_finished(one, key, extras, networks=known)), None)
 
     def folder(self, job: Job) -> Path:
         """The folder of a job: where its result is, or where it will be."""
@@ -108,7 +108,7 @@ class Store:
         return "" if folder is None else str((read_claim(folder) or {}).get("leastwise", ""))
 
 
-def is_finished(folder: Path, key: str, extras: Sequence[str], networks: list[str]) -> bool:
+def is_finished(folder: Path, key: str, extras: Sequence[str], *, networks: list[str]) -> bool:
     """Whether a folder holds the result of a job; an audit of a network that was trained anew since does not."""
     claim = read_claim(folder)
     if claim is None or job_key(claim) != key or not is_same_major(str(claim.get("leastwise", ""))):

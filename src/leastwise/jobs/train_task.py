@@ -101,7 +101,7 @@ def prepare_training(
     `threads` and `form` are what an interrupted training may not change; 0 and None leave them as they were.
     """
     training, ranks = job.training, join_ranks(device)
-    data = read_training_data(job) if made_with is None else read_made_images(job, folder, made_with, device)
+    data = read_training_data(job) if made_with is None else read_made_images(job, folder, made_with, device=device)
     model = build(job.arch, data.shape, data.k, mean=job.mean, std=job.std, seed=training.seed)
     check_model(model, data.batch(np.arange(min(len(data), PREFLIGHT_IMAGES))).x, data.k, gradients=False)
     claim: FolderClaim = {"kind": "training", "key": recipe_key(job), "leastwise": __version__, "data": data.digest()}
@@ -146,7 +146,7 @@ def read_test_data(job: TrainJob) -> Dataset:
     return keep_classes(read_images(images, "test"), job.only)
 
 
-def read_made_images(job: TrainJob, folder: Path, weights: Path, device: str) -> Dataset:
+def read_made_images(job: TrainJob, folder: Path, weights: Path, *, device: str) -> Dataset:
     """Images made with a network: once, and then read again until the training is finished."""
     file = folder / f"{MADE}{sha256(weights.read_bytes())[:8]}.npz"
     if not file.is_file():
@@ -192,13 +192,13 @@ def make_look(wanted: EpochAudit, own: Dataset, device: str) -> NetworkMeasure:
     data = own if wanted.data is None else read_images(wanted.data, wanted.split)
 
     def look(model: Classifier) -> dict[str, Any]:
-        return measure_network(model, data, wanted.conditions, device)
+        return measure_network(model, data, wanted.conditions, device=device)
 
     return look
 
 
 def measure_network(
-    model: Classifier, data: Dataset, conditions: tuple[tuple[str, Attack], ...], device: str
+    model: Classifier, data: Dataset, conditions: tuple[tuple[str, Attack], ...], *, device: str
 ) -> dict[str, Any]:
     """Counts and mean entropies of the classes under each condition, as JSON."""
     auditor = make_auditor(model, data, conditions, device=device, force=True)

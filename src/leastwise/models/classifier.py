@@ -135,7 +135,7 @@ class Classifier(nn.Module):
 
 
 def wrap(
-    net: nn.Module | Callable[..., Any], k: int, mean: Sequence[float] = (), std: Sequence[float] = ()
+    net: nn.Module | Callable[..., Any], k: int, *, mean: Sequence[float] = (), std: Sequence[float] = ()
 ) -> Classifier:
     """Any module that maps images to logits, as a Classifier. `mean` and `std` go in here, once.
 

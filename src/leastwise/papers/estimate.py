@@ -30,7 +30,7 @@ class Speed:
         batch = min(MORE, recipe.batch_size) if isinstance(recipe, Trained) else MORE
         at = (model.arch, shape_of(model.arch, recipe.data), SOURCES[recipe.data.name].facts.k, batch)
         if at not in self.known:
-            self.known[at] = time_pass(*at, self.device)
+            self.known[at] = time_pass(*at[:3], batch=batch, device=self.device)
         return OVERHEAD + count_passes(recipe) * self.known[at]
 
 
@@ -51,7 +51,7 @@ def shape_of(arch: str, data: ImageSet) -> tuple[int, int, int]:
     return (3, *shape[1:]) if data.change[:1] == ("coloured",) else shape
 
 
-def time_pass(arch: str, shape: tuple[int, int, int], k: int, batch: int, device: str) -> float:
+def time_pass(arch: str, shape: tuple[int, int, int], k: int, *, batch: int, device: str) -> float:
     """A forward and a backward pass of a batch, after one to warm up; as a forward pass of one image."""
     model = build(arch, shape, k).to(device)
 

@@ -28,13 +28,13 @@ def tree(exhibits: Iterable[Exhibit], store: PaperStore) -> Iterator[str]:
                     yield f"  {role}: left out, {part.reason}"
                     continue
                 yield f"  {role}: {line(part, store, named)}"
-                yield from under(part, store, named, "    ")
+                yield from under(part, store, named, indent="    ")
 
 
-def under(recipe: Recipe, store: PaperStore, named: set[Recipe], indent: str) -> Iterator[str]:
+def under(recipe: Recipe, store: PaperStore, named: set[Recipe], *, indent: str) -> Iterator[str]:
     for need in needs(recipe):
         yield f"{indent}{line(need, store, named)}"
-        yield from under(need, store, named, f"{indent}  ")
+        yield from under(need, store, named, indent=f"{indent}  ")
 
 
 def line(recipe: Recipe, store: PaperStore, named: set[Recipe]) -> str:

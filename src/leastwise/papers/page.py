@@ -53,6 +53,7 @@ def write_page(
     paper: Paper,
     exhibits: tuple[Exhibit, ...],
     scale: str,
+    *,
     results: Results,
     failed: Mapping[Recipe, str],
     folder: Path,
@@ -63,7 +64,7 @@ def write_page(
     sections = [make_section(one, rules) for one in inputs.values()]
     verdicts = judge_claims(rules, results, scale, exhibits=EXHIBITS)
     rows = claims.list_claim_rows(verdicts, scale, inputs)
-    files = {PAGE: render_paper(paper, sections, scale, rows)}
+    files = {PAGE: render_paper(paper, sections, scale, rows=rows)}
     for one in sections:
         if one.table is not None:
             files |= {f"{one.name}.csv": table_csv(one.table), f"{one.name}.tex": table_latex(one.table)}
@@ -117,11 +118,11 @@ def figure_csv(made: ExhibitDrawing, scale: str) -> str:
     return csv_text([columns, *cells])
 
 
-def render_paper(paper: Paper, sections: Sequence[ExhibitSection], scale: str, rows: tuple[ClaimRow, ...]) -> str:
+def render_paper(paper: Paper, sections: Sequence[ExhibitSection], scale: str, *, rows: tuple[ClaimRow, ...]) -> str:
     """The page as HTML."""
     specs: list[Any] = []
     exports: list[dict[str, str]] = []
-    shown = [section_context(one, scale, specs, exports) for one in sections]
+    shown = [section_context(one, scale, specs, exports=exports) for one in sections]
     if rows:
         exports.append({"csv": claims.claims_csv(rows), "latex": claims.claims_latex(rows)})
     words = {
@@ -144,7 +145,7 @@ def render_paper(paper: Paper, sections: Sequence[ExhibitSection], scale: str, r
 
 
 def section_context(
-    section: ExhibitSection, scale: str, specs: list[Any], exports: list[dict[str, str]]
+    section: ExhibitSection, scale: str, specs: list[Any], *, exports: list[dict[str, str]]
 ) -> dict[str, Any]:
     """What the template needs of an exhibit; its figures go to `specs`, its table as text to `exports`."""
     one, made, table = section.exhibit, section.drawing, section.table

@@ -187,7 +187,12 @@ def pareto_rows(found: Sequence[Side], shown: Sequence[str], condition: str) -> 
     base = rows[0]
     for row in rows:
         row["rho"] = finite_or_none(
-            rho(row["worst"], row["overall"][condition], base["worst"], base["overall"][condition])
+            rho(
+                row["worst"],
+                row["overall"][condition],
+                base_worst=base["worst"],
+                base_average=base["overall"][condition],
+            )
         )
     scores = np.array([[*row["overall"].values(), row["worst"]] for row in rows])
     for row, beaten in zip(rows, find_dominated(scores).tolist(), strict=True):

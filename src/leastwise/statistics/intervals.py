@@ -78,7 +78,7 @@ class Ranking:
 
 
 def compare_two_classes(
-    a_correct: AnyCounts, a_n: AnyCounts, b_correct: AnyCounts, b_n: AnyCounts
+    a_correct: AnyCounts, a_n: AnyCounts, *, b_correct: AnyCounts, b_n: AnyCounts
 ) -> Float[np.ndarray, "..."]:
     """Two-sided p-value of equal accuracy: Fisher's exact test, twice the smaller tail.
 
@@ -134,7 +134,7 @@ def rank_classes(correct: ClassCounts, n: ClassCounts, confidence: float = CONFI
     i, j = np.triu_indices(len(order), 1)
     a, b = order[i], order[j]
     adjusted = np.full((len(n), len(n)), np.nan)
-    adjusted[a, b] = adjusted[b, a] = adjust_holm(compare_two_classes(correct[a], n[a], correct[b], n[b]))
+    adjusted[a, b] = adjusted[b, a] = adjust_holm(compare_two_classes(correct[a], n[a], b_correct=correct[b], b_n=n[b]))
     differs = adjusted[np.ix_(order, order)] <= 1 - confidence  # NaN on the diagonal compares as False
     return Ranking(
         tuple(map(int, order)), adjusted, tuple(tuple(int(c) for c in order[run]) for run in find_runs(differs))

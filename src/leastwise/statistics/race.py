@@ -44,7 +44,7 @@ class Round:
 
 
 def run_race(
-    draw: DrawOutcomes, sizes: Sequence[int], batch: int = 25, confidence: float = CONFIDENCE
+    draw: DrawOutcomes, sizes: Sequence[int], batch: int = 25, *, confidence: float = CONFIDENCE
 ) -> Iterator[Round]:
     """One round per batch, until one class is left or at most one contender has images left.
 
@@ -64,7 +64,7 @@ def run_race(
             assert len(outcome) == wanted[c], "draw returned another number of outcomes than it was asked for"
             hits[c] = np.concatenate([hits[c], outcome])
         wins += count_new_wins(hits, before, list(wanted))
-        dropped = find_beaten(wins, contenders, sum(size > 0 for size in sizes), confidence)
+        dropped = find_beaten(wins, contenders, sum(size > 0 for size in sizes), confidence=confidence)
         gone = {c for c, _ in dropped}
         contenders = tuple(c for c in contenders if c not in gone)
         n, correct = np.array([len(h) for h in hits]), np.array([int(h.sum()) for h in hits])
@@ -113,7 +113,7 @@ def log_evidence_better(wins: AnyCounts, losses: AnyCounts) -> "np.ndarray":
 
 
 def find_beaten(
-    wins: Int[np.ndarray, "k k"], contenders: Sequence[int], classes: int, confidence: float
+    wins: Int[np.ndarray, "k k"], contenders: Sequence[int], classes: int, *, confidence: float
 ) -> tuple[tuple[int, int], ...]:
     """Contenders found better than another. The worst class has `classes` − 1 chances to be dropped in error."""
     some = np.array(contenders)

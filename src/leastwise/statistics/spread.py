@@ -72,7 +72,7 @@ def cvar(accuracy: ClassValues, share: float = 0.2) -> float:
     return float(weight @ a / mass)
 
 
-def rho(worst: float, average: float, base_worst: float, base_average: float) -> float:
+def rho(worst: float, average: float, *, base_worst: float, base_average: float) -> float:
     """ρ (WAT): relative gain of the worst class minus relative loss of the average, against a baseline."""
     return ratio(worst - base_worst, base_worst) - ratio(base_average - average, base_average)
 

@@ -147,13 +147,13 @@ def source_game(confusion: ConfusionCounts, cost: Costs, confidence: float = CON
     each = sidak(tail, len(rows))
     means = {int(c): float(confusion[c] @ cost[c] / confusion[c].sum()) for c in rows}
     source = max(means, key=lambda c: means[c])
-    low = max(expected_cost(confusion[c], cost[c], each, lower_bound) for c in rows)
-    high = max(expected_cost(confusion[c], cost[c], tail, upper_bound) for c in rows)
+    low = max(expected_cost(confusion[c], cost[c], each, bound=lower_bound) for c in rows)
+    high = max(expected_cost(confusion[c], cost[c], tail, bound=upper_bound) for c in rows)
     return GameValue(source, None, means[source], low, high)
 
 
 def pair_game(
-    reached: ConfusionCounts, n: Int[np.ndarray, " k"], cost: Costs, confidence: float = CONFIDENCE
+    reached: ConfusionCounts, n: Int[np.ndarray, " k"], cost: Costs, *, confidence: float = CONFIDENCE
 ) -> GameValue:
     """max over pairs i ≠ j of cost[i, j]·(share of class i's images that can be turned into j).
 
@@ -173,7 +173,7 @@ def pair_game(
     return GameValue(int(i[best]), int(j[best]), float(gains[best]), float(low), float(high))
 
 
-def expected_cost(counts: "np.ndarray", costs: "np.ndarray", confidence: float, bound: BoundFunction) -> float:
+def expected_cost(counts: "np.ndarray", costs: "np.ndarray", confidence: float, *, bound: BoundFunction) -> float:
     """A bound of a class's expected cost, from bounds of the probabilities of costing at least so much."""
     levels = np.unique(costs)
     steps = np.diff(levels)

@@ -54,7 +54,7 @@ def plan_batches(
 ) -> list[BatchPlan]:
     """Every image once in random order; or, with `shares`, as many draws, each class in proportion to its share."""
     if shares is None:
-        order = random_order(torch.from_numpy(data.ids), seed, "shuffle", epoch).numpy()
+        order = random_order(torch.from_numpy(data.ids), seed, "shuffle", draw=epoch).numpy()
         noise_ids = data.ids[order]
     else:
         order = draw_rows(data, shares, seed=seed, epoch=epoch)
@@ -66,7 +66,7 @@ def plan_batches(
     more = [np.empty(0, dtype=np.int64)] * count
     if extra is not None:
         wanted = count * (batch_size - labelled)
-        mixed = random_order(torch.from_numpy(extra.ids), seed, "extra", epoch).numpy()
+        mixed = random_order(torch.from_numpy(extra.ids), seed, "extra", draw=epoch).numpy()
         more = np.array_split(np.resize(mixed, wanted), count)
     found = []
     for some, other, names in zip(rows, more, ids, strict=True):

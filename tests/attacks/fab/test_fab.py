@@ -92,7 +92,7 @@ def test_a13_fab_follows_the_class_whose_boundary_is_nearest() -> None:
     for kind in BALLS:
         distance = (z.gather(1, y[:, None]) - z) / normal.norm(p=DUAL[kind], dim=2).clamp_min(1e-9)
         best = distance.scatter(1, y[:, None], math.inf).argmin(1)
-        seen, gradients = look_nearest(model, kind(1.0), x, y)
+        seen, gradients = look_nearest(model, kind(1.0), x, y=y)
         rows = torch.arange(len(x))
         assert gradients == K - 1
         assert torch.allclose(seen.gradient.flatten(1), normal[rows, best])
@@ -117,7 +117,7 @@ class Curved(nn.Module):
 
 def curved(b: int = 60) -> tuple[Classifier, torch.Tensor, torch.Tensor]:
     """A network and images of which every ninth is misclassified already."""
-    model = wrap(Curved(), K, (), ()).eval()
+    model = wrap(Curved(), K, mean=(), std=()).eval()
     x = torch.rand(b, *SHAPE, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     y = model(x).argmax(1)
     y[::9] = (y[::9] + 1) % K

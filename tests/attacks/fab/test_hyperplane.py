@@ -27,7 +27,7 @@ def hyperplanes(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @settings(max_examples=80, deadline=None)
 def test_a13_the_step_is_that_of_the_sorting_reference(kind: type, seed: int) -> None:
     points, w, gap = hyperplanes(seed)
-    ours = step_onto(kind(1.0), *(torch.from_numpy(part) for part in (points, w, gap))).numpy()
+    ours = step_onto(kind(1.0), torch.from_numpy(points), torch.from_numpy(w), gap=torch.from_numpy(gap)).numpy()
     exact = np.array(
         [
             [exact_step(kind, p, normal, g) for p, normal, g in zip(row, w, gaps, strict=True)]
@@ -58,7 +58,7 @@ def test_a13_the_step_hits_the_hyperplane_when_it_can(kind: type, seed: int, sha
     points = torch.from_numpy(rng.integers(0, 256, (2, 3, 40)) / 255)
     sign = torch.tensor([1.0, -1.0, 1.0], dtype=torch.float64)
     most = (w * torch.where(w * sign[:, None] < 0, 1 - points, -points)).sum(2)  # the change of w·p to the corner
-    step = step_onto(kind(1.0), points, w, -share * most)
+    step = step_onto(kind(1.0), points, w, gap=-share * most)
     reached = (w * step).sum(2)
     assert torch.allclose(reached, min(share, 1.0) * most, rtol=1e-12, atol=1e-12)
     assert points_in_box((points + step).numpy())
@@ -73,14 +73,14 @@ def test_a13_float32_hits_the_hyperplane_at_image_sizes(kind: type, d: int) -> N
     points, w = (torch.rand(2, 2, d, generator=g) * 1.2 - 0.1).clamp(0, 1), torch.randn(2, d, generator=g) * 1e-3
     for size in (0.001, 0.05):
         gap = size * w.abs().sum(1).expand(2, 2)
-        step = step_onto(kind(1.0), points, w, gap)
+        step = step_onto(kind(1.0), points, w, gap=gap)
         reached = (w.double() * step.double()).sum(2)
         assert torch.allclose(reached, -gap.double(), rtol=2e-5)
 
 
 def test_a13_no_weights_no_step() -> None:
     for kind in BALLS:
-        step = step_onto(kind(1.0), torch.rand(2, 3, 5), torch.zeros(3, 5), torch.ones(2, 3))
+        step = step_onto(kind(1.0), torch.rand(2, 3, 5), torch.zeros(3, 5), gap=torch.ones(2, 3))
         assert bool((step == 0).all())
 
 
@@ -88,10 +88,10 @@ def test_a13_no_weights_no_step() -> None:
 def test_a13_the_step_of_a_row_does_not_depend_on_the_others(kind: type) -> None:
     g = torch.Generator().manual_seed(0)
     points, w, gap = torch.rand(2, 9, 300, generator=g), torch.randn(9, 300, generator=g), torch.randn(2, 9) * 30
-    together = step_onto(kind(1.0), points, w, gap)
+    together = step_onto(kind(1.0), points, w, gap=gap)
     for i in range(9):
         one = slice(i, i + 1)
-        assert torch.equal(step_onto(kind(1.0), points[:, one], w[one], gap[:, one]), together[:, one])
+        assert torch.equal(step_onto(kind(1.0), points[:, one], w[one], gap=gap[:, one]), together[:, one])
 
 
 def test_a_ball_of_another_shape_is_refused() -> None:
@@ -99,4 +99,4 @@ def test_a_ball_of_another_shape_is_refused() -> None:
         eps = 1.0
 
     with pytest.raises(ValueError, match="Linf, L2 and L1"):
-        step_onto.__wrapped__(Cone(), torch.rand(1, 1, 2), torch.ones(1, 2), torch.ones(1, 1))
+        step_onto.__wrapped__(Cone(), torch.rand(1, 1, 2), torch.ones(1, 2), gap=torch.ones(1, 1))

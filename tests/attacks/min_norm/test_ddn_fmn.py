@@ -219,7 +219,7 @@ def test_median_distance_and_survival_against_numpy() -> None:
     distance[torch.rand(50, generator=g) < 0.3] = torch.inf
     y = torch.randint(0, 4, (50,), generator=g)  # class 4 has no examples
     radii = (0.0, 0.25, 0.5, 2.0)
-    medians, curve = median_distance(distance, y, K), survival(distance, y, K, radii)
+    medians, curve = median_distance(distance, y, K), survival(distance, y, K, radii=radii)
     assert curve.shape == (4, K)
     for c in range(4):
         own = distance[y == c].numpy()
@@ -232,4 +232,4 @@ def test_median_distance_by_hand() -> None:
     distance = torch.tensor([3.0, 1.0, math.inf, math.inf, 0.0, 4.0, math.inf, 2.0], dtype=torch.float64)
     y = torch.tensor([0, 0, 1, 1, 2, 2, 2, 0])
     assert median_distance(distance, y, 3).tolist() == [2.0, math.inf, 4.0]
-    assert survival(distance, y, 3, (2.0,)).tolist() == [[pytest.approx(1 / 3), 1.0, pytest.approx(2 / 3)]]
+    assert survival(distance, y, 3, radii=(2.0,)).tolist() == [[pytest.approx(1 / 3), 1.0, pytest.approx(2 / 3)]]

@@ -84,8 +84,8 @@ def test_smoothing_allows_kernels_longer_than_the_image() -> None:
     for edge in ("nearest", "reflect", "mirror"):
         for sigma in (0.5, 3.0, 20.0):
             expected = ndimage.gaussian_filter(x.numpy(), (0, 0, sigma, sigma), mode=edge, truncate=3)
-            assert np.allclose(smooth_image(x, sigma, 3.0, edge).numpy(), expected, atol=1e-12)
-            assert torch.allclose(smoothing_matrix(9, sigma, 3.0, edge).sum(dim=1), torch.ones(9).double())
+            assert np.allclose(smooth_image(x, sigma, 3.0, edge=edge).numpy(), expected, atol=1e-12)
+            assert torch.allclose(smoothing_matrix(9, sigma, 3.0, edge=edge).sum(dim=1), torch.ones(9).double())
     assert smooth_image(x, 0.0) is x
 
 
@@ -123,7 +123,7 @@ def test_defocus_is_convolution_with_the_disk() -> None:
 def test_glass_moves_pixels_as_the_published_assignment_does() -> None:
     """Equal to a plain loop with the published statement, which copies because it goes through views."""
     h, w, shift, rounds = 14, 11, 2, 3
-    order = scatter_pixels(noise(), h, w, shift, rounds)
+    order = scatter_pixels(noise(), h, w, shift=shift, rounds=rounds)
     visited = [(i, j) for i in range(h - shift, shift, -1) for j in range(w - shift, shift, -1)]
     u = noise().uniform((2, rounds, len(visited)))[1].numpy()
     colour = np.arange(h * w).reshape(h, w, 1)  # pixels are arrays, as in an image with channels
@@ -143,11 +143,11 @@ def test_glass_moves_pixels_as_the_published_assignment_does() -> None:
 def test_motion_blur_is_the_slow_reference() -> None:
     x = random_images(4, 1, 10, 13).double()
     degrees = torch.tensor([0.0, 37.0, -45.0, -112.0]).double()
-    y = blur_along(x, 5.0, 2.0, degrees)
+    y = blur_along(x, 5.0, 2.0, degrees=degrees)
     for i in range(4):
         assert np.allclose(y[i, 0], slow_motion(x[i, 0].numpy(), 5.0, 2.0, float(degrees[i])), atol=1e-12)
     angle = 90 * noise().fork("motion_blur").uniform((), torch.float64) - 45
-    assert torch.equal(Corruption("motion_blur", 4).apply_raw(x, noise()), blur_along(x, 8.0, 2.0, angle))
+    assert torch.equal(Corruption("motion_blur", 4).apply_raw(x, noise()), blur_along(x, 8.0, 2.0, degrees=angle))
 
 
 def test_zoom_is_scipys() -> None:

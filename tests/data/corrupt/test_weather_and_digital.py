@@ -169,7 +169,7 @@ def test_sampling_is_scipys() -> None:
     u = noise(2).uniform((2, 9, 12), torch.float64)
     rows, columns = 24 * u[:, 0] - 8, 30 * u[:, 1] - 9
     for mirror in (True, False):
-        y = sample_bilinear(x, rows, columns, mirror)
+        y = sample_bilinear(x, rows, columns, mirror=mirror)
         for i in range(2):
             places = [rows[i].numpy(), columns[i].numpy()]
             for c in range(3):

@@ -273,7 +273,7 @@ def test_a_damaged_archive_is_refused_in_one_sentence(tmp_path: Path) -> None:
     for name, body in broken.items():
         (tmp_path / name).write_bytes(body)
         with pytest.raises(ValueError, match=f"{name} cannot be unpacked .*: it is cut off or not an archive"):
-            unpack(tmp_path / name, ("noise",), tmp_path, lambda *_: None)
+            unpack(tmp_path / name, ("noise",), tmp_path, watch=lambda *_: None)
 
 
 @pytest.mark.parametrize("text", ["[]", "null", "3", '{"test_batch.bin": 3}', '{"test_batch.bin": null}', "{", "\xff"])

@@ -80,7 +80,7 @@ def test_an_exported_program_gives_the_same_logits_and_gradients(programs: Path,
         model.features(batch[0])
     program = torch.export.load(programs / "any.pt2")
     for given in (program, program.module()):
-        with inference(wrap(given, K, MEAN, STD)) as same:
+        with inference(wrap(given, K, mean=MEAN, std=STD)) as same:
             assert torch.allclose(same(batch[0]), original(batch[0]), atol=1e-6)
 
 
@@ -294,7 +294,7 @@ def test_an_onnx_file_gives_the_logits_of_its_graph(
 ) -> None:
     path = onnx_linear(tmp_path / "m.onnx", batch_size, double=double)
     model = load_model(path, SHAPE, NAMES, mean=MEAN, std=STD)
-    expected = wrap(LINEAR.net, K, MEAN, STD)
+    expected = wrap(LINEAR.net, K, mean=MEAN, std=STD)
     for n in (1, 7, B):
         assert torch.allclose(model(batch[0][:n]), expected(batch[0][:n]), atol=1e-3)
     assert not model.gradients and "only query attacks" in model.notes[0]

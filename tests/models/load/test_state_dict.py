@@ -74,7 +74,7 @@ def test_a_robustness_checkpoint_brings_its_normalisation(small: Classifier, tmp
     state = small.net.state_dict()
     path = saved({"model": attacker_model(state), "optimizer": {"state": {}}, "epoch": 3}, tmp_path)
     model = load_model(path, SHAPE, NAMES, arch="small")
-    expected = wrap(small.net, K, MEAN, STD).eval()(batch[0])
+    expected = wrap(small.net, K, mean=MEAN, std=STD).eval()(batch[0])
     assert (model.mean, model.std) == (MEAN, STD) and torch.equal(model.eval()(batch[0]), expected)
     assert model.notes[0].startswith("mean 0.25, 0.5, 0.125 and std 0.5, 0.25, 0.75 were saved beside the network")
     assert f"{len(state)} entries of" in model.notes[1] and "outside 'module.model.' were left out" in model.notes[1]

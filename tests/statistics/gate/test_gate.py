@@ -96,7 +96,7 @@ def test_intervals_are_those_of_the_statistics() -> None:
 
 def test_terms_of_one_gate_share_the_error() -> None:
     terms = [parse_term("accuracy(cat, pgd20) >= 0.2"), parse_term("overall(pgd20) >= 0.5")]
-    alone, together = decide(terms[:1], RESULT, {}, 0.975)[0], decide(terms, RESULT, {}, 0.95)[0]
+    alone, together = decide(terms[:1], RESULT, {}, confidence=0.975)[0], decide(terms, RESULT, {}, confidence=0.95)[0]
     assert (together.low, together.high) == pytest.approx((alone.low, alone.high))
 
 
@@ -186,7 +186,7 @@ TRUTHS = {
 def test_intervals_of_measures_cover(measure: str) -> None:
     n = np.array([100, 400, 50, 90, 30])
     drawn = np.random.default_rng(0).binomial(n, TRUE, size=(1500, 5))
-    found = [estimate_measure(measure, correct, n, 0.95) for correct in drawn]
+    found = [estimate_measure(measure, correct, n, confidence=0.95) for correct in drawn]
     assert np.mean([f.low <= TRUTHS[measure] <= f.high for f in found]) >= 0.94
 
 
@@ -195,7 +195,10 @@ def test_equal_classes_are_covered_too(measure: str) -> None:
     n = np.full(20, 100)
     truth = 0.3 if measure == "worst" else 0.0
     drawn = np.random.default_rng(0).binomial(n, 0.3, size=(800, 20))
-    assert np.mean([f.low <= truth <= f.high for f in (estimate_measure(measure, k, n, 0.95) for k in drawn)]) >= 0.94
+    assert (
+        np.mean([f.low <= truth <= f.high for f in (estimate_measure(measure, k, n, confidence=0.95) for k in drawn)])
+        >= 0.94
+    )
 
 
 @pytest.mark.parametrize("paired", [True, False])

@@ -139,9 +139,9 @@ def return_to_best(front: AscentState, back: Mask) -> AscentState:
 def look(model: nn.Module, goal: Goal, at: Images, *, bound: tuple[Tensor, ...], passes: int, climbing: bool) -> Slope:
     """What the model says at a point, on average over its passes. Without a need to climb: no gradient."""
     see = slope if climbing else glance
-    seen = see(model, goal, at, bound)
+    seen = see(model, goal, at, bound=bound)
     for _ in range(passes - 1):
-        more = see(model, goal, at, bound)
+        more = see(model, goal, at, bound=bound)
         broken, milder = seen.broken | more.broken, torch.minimum(seen.trouble, more.trouble)
         trouble = torch.where(broken, BROKEN, milder)  # flat only where all passes are
         seen = Slope(seen.z + more.z, seen.score + more.score, seen.gradient + more.gradient, trouble)
@@ -150,7 +150,7 @@ def look(model: nn.Module, goal: Goal, at: Images, *, bound: tuple[Tensor, ...],
     return seen._replace(z=seen.z / passes, score=seen.score / passes, gradient=seen.gradient / passes)
 
 
-def glance(model: nn.Module, goal: Goal, at: Images, bound: tuple[Tensor, ...]) -> Slope:
+def glance(model: nn.Module, goal: Goal, at: Images, *, bound: tuple[Tensor, ...]) -> Slope:
     """One forward pass: a slope without a gradient."""
     z, finite = ask(model, at)
     return Slope(z, goal.score(z, *bound), torch.zeros_like(at), torch.where(finite, FINE, BROKEN))

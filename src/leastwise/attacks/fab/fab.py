@@ -138,7 +138,7 @@ class BoundaryRecord:
     def undecided(self, keep: Keep) -> Mask:
         return self.distance > (self.eps if keep == "fooled" else 0)
 
-    def add(self, runs: "BoundaryRecord", rows: Rows, keep: Keep, number: int, steps: int) -> None:
+    def add(self, runs: "BoundaryRecord", rows: Rows, keep: Keep, *, number: int, steps: int) -> None:
         """What runs of `rows` found that were made side by side, as if they had been made one after the other."""
         for place, first in enumerate(range(0, len(runs.step), len(rows))):
             still = rows_of(self.undecided(keep)[rows])
@@ -150,7 +150,7 @@ class BoundaryRecord:
             self.step[where[new]] = runs.step[run[new]] + (number + place) * steps
             self.trouble[where] = torch.maximum(self.trouble[where], runs.trouble[run])
 
-    def note(self, front: "FABState", wrong: Mask, trouble: Labels, step: int) -> None:
+    def note(self, front: "FABState", wrong: Mask, trouble: Labels, *, step: int) -> None:
         """What was seen at the points of the front."""
         distance = torch.where(wrong, front.ball.norm(front.at - front.x).double(), torch.inf)
         closer = distance < self.distance[front.rows]
@@ -200,8 +200,8 @@ def search_boundary(attack: FAB, model: nn.Module, x: Images, y: Labels, noise: 
         if number % attack.restarts > 0:
             own.distance.copy_(found.distance[rows])
             front = replace(front, at=random_start(front, own, noise.pick(rows).fork("start", number)))
-        passes = descend(attack, model, front, own)
-        found.add(own, rows, attack.keep, number, attack.steps)
+        passes = descend(attack, model, front, found=own)
+        found.add(own, rows, attack.keep, number=number, steps=attack.steps)
         forwards, backwards, number = forwards + passes[0], backwards + passes[1], number + count
     return Closest(found.x_adv, found.distance, forwards, backwards, found.trouble), found.step
 
@@ -242,32 +242,32 @@ def random_start(front: FABState, found: BoundaryRecord, noise: Noise) -> Images
     return (front.x + column(reach / front.ball.norm(direction), direction) * direction).clamp_(0, 1)
 
 
-def descend(attack: FAB, model: nn.Module, front: FABState, found: BoundaryRecord) -> tuple[int, int]:
+def descend(attack: FAB, model: nn.Module, front: FABState, *, found: BoundaryRecord) -> tuple[int, int]:
     """One run of all steps. Returns its forward and backward passes."""
     forwards = backwards = 0
     for t in range(attack.steps):
         seen, gradients = look(model, front)
         forwards, backwards = forwards + len(front.rows), backwards + gradients * len(front.rows)
         wrong = ~seen.broken & front.reached(seen.z)
-        found.note(front, wrong, seen.trouble, t)
+        found.note(front, wrong, seen.trouble, step=t)
         stay = found.undecided(attack.keep)[front.rows]
         if not bool(stay.all()):
             rows = rows_of(stay)
             front, seen, wrong = pick_rows(front, rows), Slope(*pick_tensors(tuple(seen), rows)), wrong[rows]
         if len(front.rows) == 0:
             return forwards, backwards
-        front = replace(front, at=advance(attack, front, seen, wrong))
+        front = replace(front, at=advance(attack, front, seen, wrong=wrong))
     z, finite = ask(model, front.at)
-    found.note(front, finite & front.reached(z), torch.where(finite, FINE, BROKEN), attack.steps)
+    found.note(front, finite & front.reached(z), torch.where(finite, FINE, BROKEN), step=attack.steps)
     return forwards + len(front.rows), backwards
 
 
-def advance(attack: FAB, front: FABState, seen: Slope, wrong: Mask) -> Images:
+def advance(attack: FAB, front: FABState, seen: Slope, *, wrong: Mask) -> Images:
     """The equation above."""
     back = torch.lerp(front.x, front.at, column(1 - (1 - attack.beta) * wrong.to(front.x.dtype), front.x))
     points, w = torch.stack((back, front.x)).flatten(2), seen.gradient.flatten(1)
     score = torch.where(seen.broken, 0, seen.score)
-    moves = step_onto(front.ball, points, w, score + (points - front.at.flatten(1)).mul_(w).sum(dim=2))
+    moves = step_onto(front.ball, points, w, gap=score + (points - front.at.flatten(1)).mul_(w).sum(dim=2))
     size = front.ball.norm(moves.view(-1, *front.x.shape[1:])).view(2, -1).clamp_min(SMALLEST)
     alpha = (size[0] / size.sum(dim=0)).clamp(max=attack.alpha_max).to(w.dtype)
     near_point, near_image = points.add_(moves, alpha=attack.eta)
@@ -277,11 +277,11 @@ def advance(attack: FAB, front: FABState, seen: Slope, wrong: Mask) -> Images:
 def look(model: nn.Module, front: FABState) -> tuple[Slope, int]:
     """The linearised boundary to follow, and how many gradients it took."""
     if front.goal is None:
-        return look_nearest(model, front.ball, front.at, front.y)
-    return slope(model, front.goal, front.at, front.bound), 1
+        return look_nearest(model, front.ball, front.at, y=front.y)
+    return slope(model, front.goal, front.at, bound=front.bound), 1
 
 
-def look_nearest(model: nn.Module, ball: Ball, at: Images, y: Labels) -> tuple[Slope, int]:
+def look_nearest(model: nn.Module, ball: Ball, at: Images, *, y: Labels) -> tuple[Slope, int]:
     """z_j - z_y of the class j whose linearised boundary is nearest: |z_j - z_y| over the gradient's dual norm."""
     at = at.detach().requires_grad_()
     with torch.enable_grad():

@@ -26,7 +26,7 @@ Normals = Float[Tensor, "n d"]
 Gaps = Float[Tensor, "m n"]
 
 
-def step_onto(ball: Ball, points: Points, w: Normals, gap: Gaps) -> Points:
+def step_onto(ball: Ball, points: Points, w: Normals, *, gap: Gaps) -> Points:
     """The smallest step, in the ball's norm, that closes the gap w·p - b; no step where w is zero."""
     weight, tiny = w.abs(), torch.finfo(w.dtype).tiny
     scale = weight.amax(dim=1, keepdim=True).clamp_min_(tiny)

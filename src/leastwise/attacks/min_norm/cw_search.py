@@ -87,10 +87,12 @@ def descend(attack: CarliniWagner, model: nn.Module, x: Images, y: Labels) -> tu
     check_target(attack.target, y)
     goal, record = margin_goal(attack.target), SearchRecord.of(attack.ball, x)
     bound = goal.bind(model, x, y)
-    now = start_descent(attack, x, y, bound)
+    now = start_descent(attack, x, y, bound=bound)
     z, finite = ask(model, x)
     wrong = finite & goal.reached(z, y, *bound)
-    record.note(now.rows, torch.zeros_like(record.distance), x, wrong, torch.where(finite, FINE, BROKEN), 0)
+    record.note(
+        now.rows, torch.zeros_like(record.distance), x, hit=wrong, trouble=torch.where(finite, FINE, BROKEN), taken=0
+    )
     now = pick_rows(now, rows_of(~record.done(now.rows, keep)))
     passes = taken = 0
     while len(now.rows) > 0:
@@ -104,7 +106,7 @@ def descend(attack: CarliniWagner, model: nn.Module, x: Images, y: Labels) -> tu
     return record.closest(len(x) + passes + more, passes), record.step
 
 
-def start_descent(attack: CarliniWagner, x: Images, y: Labels, bound: tuple[Tensor, ...]) -> Descent:
+def start_descent(attack: CarliniWagner, x: Images, y: Labels, *, bound: tuple[Tensor, ...]) -> Descent:
     """Everybody at the image, with the first c."""
     number = torch.zeros(len(x), dtype=x.dtype, device=x.device)
     w = before_tanh(x)
@@ -134,9 +136,9 @@ def iterate(
     """One iteration of Adam for everyone, each at its own."""
     at = after_tanh(now.w)
     distance = attack.ball.norm(at - now.x)
-    seen = slope(model, goal, at, now.bound)
+    seen = slope(model, goal, at, bound=now.bound)
     hit = ~seen.broken & is_confident(attack, goal, z=seen.z, y=now.y, bound=now.bound)
-    record.note(now.rows, distance, at, hit, seen.trouble, taken)
+    record.note(now.rows, distance, at, hit=hit, trouble=seen.trouble, taken=taken)
 
     short = (attack.confidence - seen.score).clamp_min(0)
     size, inward = attack.size(at - now.centre, now.tau)
@@ -218,6 +220,6 @@ def pull_back(
         at = x + column(middle, x) * far
         z, finite = ask(model, at)
         hit = finite & is_confident(attack, goal, z=z, y=y, bound=bound)
-        record.note(rows, attack.ball.norm(at - x), at, hit, torch.where(finite, FINE, BROKEN), taken)
+        record.note(rows, attack.ball.norm(at - x), at, hit=hit, trouble=torch.where(finite, FINE, BROKEN), taken=taken)
         low, high = torch.where(hit, low, middle), torch.where(hit, middle, high)
     return attack.bisections * len(rows)

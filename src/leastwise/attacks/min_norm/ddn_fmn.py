@@ -189,7 +189,7 @@ class FMN(RadiusSearch):
     def radius(
         self, now: RadiusState, seen: Slope, t: int, *, hit: Mask, length: PerExample, best: PerExample
     ) -> PerExample:
-        gamma = cosine(self.gamma, GAMMA_LEAST, t, self.steps)
+        gamma = cosine(self.gamma, GAMMA_LEAST, t=t, steps=self.steps)
         order = DUAL[type(self.ball)]
         steepness = torch.linalg.vector_norm(seen.gradient.flatten(1), order, dim=1, dtype=torch.float64)
         boundary = length + seen.score.abs() / steepness.clamp_min(torch.finfo(torch.float64).tiny)
@@ -201,7 +201,7 @@ class FMN(RadiusSearch):
         return self.ball.at(eps).project(d)
 
 
-def cosine(first: float, last: float, t: int, steps: int) -> float:
+def cosine(first: float, last: float, *, t: int, steps: int) -> float:
     """Half a cosine from the first value to the last, at step t."""
     return last + (first - last) * (1 + math.cos(math.pi * t / steps)) / 2
 
@@ -226,15 +226,15 @@ def search_radius(attack: RadiusSearch, model: nn.Module, x: Images, y: Labels, 
         if len(now.rows) == 0:
             break
         passes += len(now.rows)
-        seen = slope(model, goal, now.at, now.bound)
+        seen = slope(model, goal, now.at, bound=now.bound)
         hit = ~seen.broken & goal.reached(seen.z, now.y, *now.bound)
         d = now.at - now.x
         length = ball.norm(d)
-        record.note(now.rows, length, now.at, hit, seen.trouble, t)
+        record.note(now.rows, length, now.at, hit=hit, trouble=seen.trouble, taken=t)
         done = record.done(now.rows, attack.keep)
         eps = attack.radius(now, seen, t, hit=hit, length=length, best=record.distance[now.rows])
         eps = torch.minimum(eps.nan_to_num(nan=math.inf), now.most)  # NaN where the logits are
-        d += cosine(attack.step, attack.step / 100, t, attack.steps) * unit(attack.direction(now, seen, t))
+        d += cosine(attack.step, attack.step / 100, t=t, steps=attack.steps) * unit(attack.direction(now, seen, t))
         now = replace(now, eps=eps, at=(now.x + attack.onto(d, eps)).clamp(0, 1))
         if bool(done.any()):
             now = pick_rows(now, rows_of(~done))
@@ -243,7 +243,7 @@ def search_radius(attack: RadiusSearch, model: nn.Module, x: Images, y: Labels, 
         z, finite = ask(model, now.at)
         hit = finite & goal.reached(z, now.y, *now.bound)
         trouble = torch.where(finite, FINE, BROKEN)
-        record.note(now.rows, ball.norm(now.at - now.x), now.at, hit, trouble, attack.steps)
+        record.note(now.rows, ball.norm(now.at - now.x), now.at, hit=hit, trouble=trouble, taken=attack.steps)
     return record.closest(forwards, passes), record.step
 
 
@@ -263,7 +263,7 @@ def median(values: Float[Tensor, " n"]) -> Float[Tensor, ""]:
     return (ordered[(len(values) - 1) // 2] + ordered[len(values) // 2]) / 2  # torch.quantile makes NaN of two infs
 
 
-def survival(distance: PerExample, y: Labels, k: int, radii: tuple[float, ...]) -> Float[Tensor, "r k"]:
+def survival(distance: PerExample, y: Labels, k: int, *, radii: tuple[float, ...]) -> Float[Tensor, "r k"]:
     """The security curve: the share of each class whose nearest mistake is farther than each radius."""
     beyond = distance[None] > torch.tensor(radii, dtype=torch.float64, device=distance.device)[:, None]
     members = torch.nn.functional.one_hot(y, k).double()

@@ -75,7 +75,7 @@ class SearchRecord:
         step = torch.full((len(x),), NEVER, device=x.device)
         return cls(ball, x, x.clone(), torch.full_like(eps, math.inf), eps, step, torch.zeros_like(step))
 
-    def note(self, rows: Rows, distance: PerExample, at: Images, hit: Mask, trouble: Labels, taken: int) -> None:
+    def note(self, rows: Rows, distance: PerExample, at: Images, *, hit: Mask, trouble: Labels, taken: int) -> None:
         """Look at one point of each of some examples, after `taken` gradients."""
         closer = hit & (distance < self.distance[rows])
         where = rows[closer]

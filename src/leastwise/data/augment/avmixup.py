@@ -13,7 +13,7 @@ from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, PerExample
 
 
-def soften_labels(y: Labels, k: int, true: float, dtype: torch.dtype = torch.float32) -> Float[Tensor, "b k"]:
+def soften_labels(y: Labels, k: int, true: float, *, dtype: torch.dtype = torch.float32) -> Float[Tensor, "b k"]:
     """phi(y, true): that much on the label and (1 - true)/(k - 1) on every other class.
 
     true = 1/k is uniform, so the published 0.1 is uniform for ten classes and not for a hundred.
@@ -50,4 +50,4 @@ def mix_at(
     a = alpha[:, None, None, None]
     images = a * x + (1 - a) * adversarial_vertex(x, x_adv, gamma)
     a = alpha[:, None]
-    return images, a * soften_labels(y, k, clean, x.dtype) + (1 - a) * soften_labels(y, k, vertex, x.dtype)
+    return images, a * soften_labels(y, k, clean, dtype=x.dtype) + (1 - a) * soften_labels(y, k, vertex, dtype=x.dtype)

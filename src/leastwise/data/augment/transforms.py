@@ -95,8 +95,8 @@ class CropShift:
         lost_x = draw_below(strength + 1, noise.fork("split"))
         lost_y = strength - lost_x
         i, j = pixel_grid(x)
-        rows = shift_window(i, h, lost_y, noise.fork("vertical"))
-        return look_up_pixels(x, rows, shift_window(j, w, lost_x, noise.fork("horizontal")))
+        rows = shift_window(i, h, lost_y, noise=noise.fork("vertical"))
+        return look_up_pixels(x, rows, shift_window(j, w, lost_x, noise=noise.fork("horizontal")))
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def is_within(place: Tensor, start: Labels, size: int | Labels) -> Tensor:
     return ((place >= as_column(start)) & (place < as_column(stop)))[:, None]
 
 
-def shift_window(place: Tensor, size: int, lost: Labels, noise: Noise) -> Tensor:
+def shift_window(place: Tensor, size: int, lost: Labels, *, noise: Noise) -> Tensor:
     """Where each row or column of the canvas comes from: a window shorter by `lost`, or outside (-1)."""
     source = place + as_column(draw_below(lost + 1, noise.fork("from")))
     to = draw_below(lost + 1, noise.fork("to"))

@@ -39,7 +39,7 @@ def glass_blur(x: Images, noise: Noise, sigma: float, shift: int, rounds: int) -
     Departure: it also cuts the first smoothing to 8 bits, which is left out.
     """
     x = smooth_image(x, sigma)
-    order = scatter_pixels(noise, x.shape[2], x.shape[3], shift, rounds)
+    order = scatter_pixels(noise, x.shape[2], x.shape[3], shift=shift, rounds=rounds)
     moved = x.flatten(2).gather(2, order[:, None].expand(-1, x.shape[1], -1))
     return smooth_image(moved.view_as(x), sigma)
 
@@ -51,7 +51,7 @@ def defocus_blur(x: Images, noise: Noise, radius: float, alias: float) -> Images
 
 def motion_blur(x: Images, noise: Noise, radius: float, sigma: float) -> Images:
     """Blur along an angle drawn from (-45, 45) degrees."""
-    return blur_along(x, radius, sigma, 90 * noise.uniform((), x.dtype) - 45)
+    return blur_along(x, radius, sigma, degrees=90 * noise.uniform((), x.dtype) - 45)
 
 
 def zoom_blur(x: Images, noise: Noise, largest: float, step: float) -> Images:  # noqa: ARG001
@@ -60,15 +60,15 @@ def zoom_blur(x: Images, noise: Noise, largest: float, step: float) -> Images:  
     return (x + sum(enlarge_centre(x, float(factor)) for factor in factors)) / (len(factors) + 1)
 
 
-def smooth_image(x: Float[Tensor, "*_ h w"], sigma: float, reach: float = 4.0, edge: Edge = "nearest") -> Tensor:
+def smooth_image(x: Float[Tensor, "*_ h w"], sigma: float, reach: float = 4.0, *, edge: Edge = "nearest") -> Tensor:
     """Gaussian smoothing as scipy.ndimage.gaussian_filter does it, with the kernel cut at `reach` sigma."""
     if sigma == 0:
         return x
-    down, across = (smoothing_matrix(n, sigma, reach, edge).to(x) for n in x.shape[-2:])
+    down, across = (smoothing_matrix(n, sigma, reach, edge=edge).to(x) for n in x.shape[-2:])
     return down @ x @ across.T
 
 
-def smoothing_matrix(n: int, sigma: float, reach: float, edge: Edge) -> Float[Tensor, "n n"]:
+def smoothing_matrix(n: int, sigma: float, reach: float, *, edge: Edge) -> Float[Tensor, "n n"]:
     """Smoothing along an axis of n pixels. As a matrix it allows kernels much longer than the axis.
 
     (Elastic transforms smooth 224 pixels with a kernel of 1025.)
@@ -109,7 +109,7 @@ def convolve(x: Images, kernel: Float[Tensor, "k k"]) -> Images:
     return torch.fft.irfft2(product, s=shape)[:, :, 2 * pad :, 2 * pad :]
 
 
-def blur_along(x: Images, radius: float, sigma: float, degrees: PerExample) -> Images:
+def blur_along(x: Images, radius: float, sigma: float, *, degrees: PerExample) -> Images:
     """The weighted mean of the pixels met on the way from each pixel in one direction (y points down).
 
     As in ImageMagick, which the published script calls: 2·radius + 1 places one pixel apart, rounded to
@@ -141,7 +141,7 @@ def enlarge_centre(x: Images, factor: float) -> Images:
     return zoomed[:, :, top : top + h, left : left + w]
 
 
-def scatter_pixels(noise: Noise, h: int, w: int, shift: int, rounds: int) -> Int[Tensor, "b p"]:
+def scatter_pixels(noise: Noise, h: int, w: int, *, shift: int, rounds: int) -> Int[Tensor, "b p"]:
     """Which pixel (counted along rows) comes to each place.
 
     As published: from the bottom right to the top left, leaving out a border, each pixel takes the present value

@@ -68,7 +68,7 @@ def elastic_transform(x: Images, noise: Noise, amplitude: float, sigma: float, j
     length = unit * min(x.shape[2:])
     x = sample_bilinear(x, *affine_places(x, noise.fork("affine"), jitter * length), mirror=True)
     u = noise.fork("displacement").uniform((2, *x.shape[2:]), x.dtype)
-    move = amplitude * length * smooth_image(2 * u - 1, sigma * length, 3.0, "reflect")
+    move = amplitude * length * smooth_image(2 * u - 1, sigma * length, 3.0, edge="reflect")
     rows, columns = pixel_places(x)
     return sample_bilinear(x, rows + move[:, 1], columns + move[:, 0], mirror=False)
 
@@ -94,7 +94,9 @@ def pixel_places(x: Images) -> tuple[Float[Tensor, "h w"], Float[Tensor, "h w"]]
     return rows, columns
 
 
-def sample_bilinear(x: Images, rows: Float[Tensor, "b h w"], columns: Float[Tensor, "b h w"], mirror: bool) -> Images:
+def sample_bilinear(
+    x: Images, rows: Float[Tensor, "b h w"], columns: Float[Tensor, "b h w"], *, mirror: bool
+) -> Images:
     """Bilinear interpolation at places in pixels; beyond the edge the image is mirrored (or else reflected)."""
     h, w = x.shape[2:]
     if mirror:

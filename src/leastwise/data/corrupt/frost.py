@@ -36,7 +36,7 @@ class Lines(NamedTuple):
     light: Float[Tensor, " n"]
 
 
-def draw_frost(noise: Noise, h: int, w: int, shrink: int) -> Float[Tensor, "b 3 h w"]:
+def draw_frost(noise: Noise, h: int, w: int, *, shrink: int) -> Float[Tensor, "b 3 h w"]:
     """A random crop of a random texture for each example, the texture made smaller by a whole factor."""
     veil = make_veils()
     if shrink > 1:
@@ -60,8 +60,8 @@ def make_veils() -> Float[Tensor, "5 n n"]:
 def make_veil(noise: Noise) -> Float[Tensor, "n n"]:
     """One texture: stems that leave seeds, branches on them, and needles on those."""
     stems = seed_stems(noise.fork("stems"))
-    branches = grow_branches(stems, noise.fork("branches"), BRANCH_SPACING, 0.42)
-    needles = grow_branches(branches, noise.fork("needles"), NEEDLE_SPACING, 0.45)
+    branches = grow_branches(stems, noise.fork("branches"), BRANCH_SPACING, share=0.42)
+    needles = grow_branches(branches, noise.fork("needles"), NEEDLE_SPACING, share=0.45)
     ice = draw_lines(stems) + draw_lines(branches) + draw_lines(needles)
     sharp, haze, cloud = blur_closed(ice, 0.7), blur_closed(ice, 7.0), blur_closed(ice, 45.0)
     return 1 - torch.exp(-1.4 * sharp - 0.75 * haze - 0.55 * cloud)
@@ -84,7 +84,7 @@ def seed_stems(noise: Noise) -> Lines:
     )
 
 
-def grow_branches(stems: Lines, noise: Noise, spacing: float, share: float) -> Lines:
+def grow_branches(stems: Lines, noise: Noise, spacing: float, *, share: float) -> Lines:
     """Branches on both sides of each stem, at most `share` of what is left of it, shorter towards its tip."""
     steps = torch.arange(spacing, float(stems.length.max()), spacing, dtype=torch.float64)
     parent, step = torch.nonzero(steps < stems.length[:, None], as_tuple=True)

@@ -37,7 +37,7 @@ def fog(x: Images, noise: Noise, strength: float, decay: float) -> Images:
 
 def frost(x: Images, noise: Noise, keep: float, amount: float, shrink: int) -> Images:
     """keep·x + amount·texture. Departure: the textures are generated (see corrupt_frost.py), not photographs."""
-    texture = draw_frost(noise, x.shape[2], x.shape[3], shrink).to(x)
+    texture = draw_frost(noise, x.shape[2], x.shape[3], shrink=shrink).to(x)
     return keep * x + amount * (texture if x.shape[1] == 3 else to_grey(texture))
 
 
@@ -60,7 +60,7 @@ def snow(
     h, w = x.shape[2:]
     flakes = enlarge_centre(mean + std * noise.fork("flakes").normal((1, h, w), x.dtype), flake)
     flakes = torch.where(flakes < cut, 0, flakes).clamp(0, 1)
-    flakes = blur_along(flakes, radius, sigma, 90 * noise.fork("angle").uniform((), x.dtype) - 135)
+    flakes = blur_along(flakes, radius, sigma, degrees=90 * noise.fork("angle").uniform((), x.dtype) - 135)
     whiter = torch.maximum(x, 1.5 * to_grey(x) + 0.5)
     return keep * x + (1 - keep) * whiter + flakes + flakes.flip(2, 3)
 

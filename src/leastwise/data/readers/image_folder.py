@@ -187,12 +187,12 @@ def make_dataset(
     shape = (size, size) if size is not None else next(iter(sizes))
     images = ImageFiles([files[i][0] for i in good], [found[i].digest for i in good], shape, size)
     labels = np.array([files[i][1] for i in good], dtype=np.int64)
-    data = Dataset.of(images, labels, names, np.array(good, dtype=np.int64)).with_groups(groups)
-    return data.with_notes(*describe_files(folder, files, found, data))
+    data = Dataset.of(images, labels, names, ids=np.array(good, dtype=np.int64)).with_groups(groups)
+    return data.with_notes(*describe_files(folder, files, found, data=data))
 
 
 def describe_files(
-    folder: Path, files: Sequence[tuple[Path, int]], found: Sequence[ExaminedFile], data: Dataset
+    folder: Path, files: Sequence[tuple[Path, int]], found: Sequence[ExaminedFile], *, data: Dataset
 ) -> list[str]:
     """What the reader should know: files left out, files converted, classes without images."""
     bad = [(path, one.fault) for (path, _), one in zip(files, found, strict=True) if one.fault]

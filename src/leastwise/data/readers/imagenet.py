@@ -26,7 +26,7 @@ class Annotation(NamedTuple):
 
 
 def read_tiny_imagenet(
-    folder: Path, split: str, size: int | None = None, watch: ProgressCallback = ignore_progress
+    folder: Path, split: str, size: int | None = None, *, watch: ProgressCallback = ignore_progress
 ) -> Dataset:
     """`train/ID/images/*.JPEG`; `val/images/*.JPEG` with `val/val_annotations.txt`."""
     ids = sorted(read_text(folder / "wnids.txt").split())
@@ -34,7 +34,7 @@ def read_tiny_imagenet(
 
 
 def read_imagenet(
-    folder: Path, split: str, size: int | None = None, watch: ProgressCallback = ignore_progress
+    folder: Path, split: str, size: int | None = None, *, watch: ProgressCallback = ignore_progress
 ) -> Dataset:
     """`train/ID/*.JPEG` and `val/ID/*.JPEG`, or a flat `val` with one of the annotation files below."""
     labels = {} if split == "train" else read_annotations(folder, split)

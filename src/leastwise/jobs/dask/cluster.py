@@ -287,6 +287,7 @@ def connected(
     scheduler: str = "",
     workers: int = 0,
     tls: Path | None = None,
+    *,
     plain: bool = False,
     limit: float | None = None,
     patience: float = PATIENCE,
@@ -318,9 +319,8 @@ def attached(address: str, safe: Security | None, patience: float) -> Iterator[C
         try:
             client.wait_for_workers(1, timeout=patience)
         except TimeoutError:
-            raise ValueError(
-                f"the scheduler at {address} has no worker: start one with `dask worker {address}`"
-            ) from None
+            missing = f"the scheduler at {address} has no worker: start one with `dask worker {address}`"
+            raise ValueError(missing) from None
         yield client
     finally:
         with suppress(Exception):

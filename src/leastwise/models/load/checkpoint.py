@@ -201,7 +201,7 @@ def restore_network(path: Path, state: StateDict, arch: str, *, shape: Shape, k:
         net = made.make(shape, k)
     wanted = {name: value.shape for name, value in net.state_dict().items()}
     found = list_views(state)
-    view, misses = best_view(found, made, wanted, k)
+    view, misses = best_view(found, made, wanted, k=k)
     if misses.outputs is not None:
         check_outputs(path, misses.outputs, k)
     if misses.size:

@@ -36,12 +36,12 @@ def load_model(
     exported programs and folders that bring code.
     """
     if not isinstance(spec, str | Path):
-        return wrap(spec, len(names), mean, std)
+        return wrap(spec, len(names), mean=mean, std=std)
     place, _, name = str(spec).rpartition(":")
     path = Path(spec)
     if place and name.isidentifier():
         refuse_arch(spec, arch)
-        return wrap(build_object(str(spec), import_module_at(place), name), len(names), mean, std)
+        return wrap(build_object(str(spec), import_module_at(place), name), len(names), mean=mean, std=std)
     if path.is_dir() or path.suffix in (".pt2", ".onnx"):
         refuse_arch(spec, arch)
         found = load_foreign(check_exists(path), shape, names, normalised=bool(mean or std), trust=trust)
@@ -49,14 +49,14 @@ def load_model(
     if path.suffix == ".py":
         raise ValueError(f"{spec} is a Python file: say which function returns the network, as in {spec}:build")
     model = load_checkpoint(check_exists(path), arch, shape, k=len(names), mean=mean, std=std)
-    check_same_task(str(spec), model, shape, names)
+    check_same_task(str(spec), model, shape, names=names)
     return model
 
 
 def load_foreign(path: Path, shape: Shape, names: Sequence[str], *, normalised: bool, trust: bool) -> ForeignNetwork:
     """The network in another project's file or folder, by its suffix."""
     if path.suffix == ".pt2":
-        return load_exported(path, shape, len(names), trust)
+        return load_exported(path, shape, len(names), trust=trust)
     if path.suffix == ".onnx":
         return load_onnx(path, shape, len(names))
     if (path / CONFIG).is_file():
@@ -82,7 +82,7 @@ def refuse_arch(spec: str | Path, arch: str | None) -> None:
         raise ValueError(f"{spec} brings its own network: leave --arch out")
 
 
-def check_same_task(spec: str, model: Classifier, shape: Shape, names: Sequence[str]) -> None:
+def check_same_task(spec: str, model: Classifier, shape: Shape, *, names: Sequence[str]) -> None:
     """A checkpoint knows what it was trained on; other classes in the same number would give a wrong table."""
     if model.trained_on is None:
         return

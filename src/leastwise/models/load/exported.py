@@ -13,7 +13,7 @@ from leastwise.models.classifier import Exported
 from leastwise.models.foreign import ForeignNetwork, check_outputs, check_stated_input, silence_libraries
 
 
-def load_exported(path: Path, shape: Shape, k: int, trust: bool) -> ForeignNetwork:
+def load_exported(path: Path, shape: Shape, k: int, *, trust: bool) -> ForeignNetwork:
     """The exported program in a file, if the user trusts it, with its input compared with the data."""
     if not trust:
         raise ValueError(f"loading {path} can run code that is inside it: add --trust if you trust where it comes from")
@@ -24,11 +24,11 @@ def load_exported(path: Path, shape: Shape, k: int, trust: bool) -> ForeignNetwo
         raise ValueError(
             f"{path} is not an exported program ({error_with_type(error)}): write it with torch.export.save"
         ) from None
-    check_program(path, program, shape, k)
+    check_program(path, program, shape, k=k)
     return ForeignNetwork(Exported(program.module(), sha256(path.read_bytes())))
 
 
-def check_program(path: Path, program: ExportedProgram, shape: Shape, k: int) -> None:
+def check_program(path: Path, program: ExportedProgram, shape: Shape, *, k: int) -> None:
     """Refuse a program that takes other images or gives another number of classes."""
     sizes: dict[str, Any] = {n.name: getattr(n.meta.get("val"), "shape", None) for n in program.graph.nodes}
     inputs, outputs = program.graph_signature.user_inputs, program.graph_signature.user_outputs

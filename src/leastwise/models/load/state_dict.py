@@ -80,15 +80,15 @@ def unwrap(view: StateView) -> Iterator[StateView]:
         yield StateView(plain, view.prefix, view.outside)
 
 
-def best_view(found: Sequence[StateView], made: Architecture, wanted: Sizes, k: int) -> tuple[StateView, Misfit]:
+def best_view(found: Sequence[StateView], made: Architecture, wanted: Sizes, *, k: int) -> tuple[StateView, Misfit]:
     """The first view that fits, in the architecture's own names, or else the one that comes closest."""
     named = [view._replace(state=rename_state(made, view.state)) for view in found]
-    compared = [(view, find_misfit(view.state, wanted, k, made.optional)) for view in named]
+    compared = [(view, find_misfit(view.state, wanted, k, optional=made.optional)) for view in named]
     fits = (entry for entry in compared if entry[1].size == 0)
     return next(fits, None) or min(compared, key=lambda entry: entry[1].size + len(entry[0].outside))
 
 
-def find_misfit(state: StateDict, wanted: Sizes, k: int, optional: tuple[str, ...] = ()) -> Misfit:
+def find_misfit(state: StateDict, wanted: Sizes, k: int, *, optional: tuple[str, ...] = ()) -> Misfit:
     """What is missing in a state dict, unknown to the network, or of another shape."""
     # Checkpoints from before torch 0.4.1 have no batch counters, and evaluation does not use them.
     needed = [name for name in wanted if not name.endswith("num_batches_tracked") and not name.startswith(optional)]
@@ -125,7 +125,7 @@ def find_fitting(found: Sequence[StateView], shape: Shape, k: int) -> tuple[list
                 wanted = {key: value.shape for key, value in made.make(shape, k).state_dict().items()}
         except Exception:  # this one cannot take such images
             continue
-        _, misses = best_view(found, made, wanted, k)
+        _, misses = best_view(found, made, wanted, k=k)
         if misses.size == 0:
             exact.append(name)
         elif misses.outputs is not None:

@@ -38,7 +38,7 @@ def layer(inputs: int, growth: int) -> nn.Module:
     )
 
 
-def densenet(shape: Shape, k: int, counts: Sequence[int], growth: int) -> nn.Module:
+def densenet(shape: Shape, k: int, counts: Sequence[int], *, growth: int) -> nn.Module:
     check_side("densenet for ImageNet", shape, 29)
     width = 2 * growth
     layers: dict[str, nn.Module] = {

@@ -22,7 +22,7 @@ def imagenet(channels: int, k: int, block: BlockBuilder, *, widths: Sequence[int
             bn1=nn.BatchNorm2d(64),
             relu=nn.ReLU(),
             maxpool=nn.MaxPool2d(3, 2, padding=1),
-            **stages(block, 64, widths, counts),
+            **stages(block, 64, widths, counts=counts),
             **pool_then(fc=nn.Linear(widths[-1], k)),
         )
     )

@@ -33,7 +33,7 @@ class PreActivated(nn.Sequential):
         return run_layers(body, a) + (x if isinstance(shortcut, nn.Identity) else shortcut(a))
 
 
-def block(inputs: int, outputs: int, stride: int, kind: type[nn.Sequential] = PreActivated) -> nn.Module:
+def block(inputs: int, outputs: int, stride: int, *, kind: type[nn.Sequential] = PreActivated) -> nn.Module:
     same = stride == 1 and inputs == outputs
     return kind(
         OrderedDict(
@@ -55,7 +55,10 @@ def two_convolutions(inputs: int, outputs: int, stride: int) -> dict[str, nn.Mod
 
 
 def trunk(channels: int, kind: type[nn.Sequential] = PreActivated) -> dict[str, nn.Module]:
-    return {"conv1": conv(channels, 64, 3), **stages(partial(block, kind=kind), 64, (64, 128, 256, 512), (2, 2, 2, 2))}
+    return {
+        "conv1": conv(channels, 64, 3),
+        **stages(partial(block, kind=kind), 64, (64, 128, 256, 512), counts=(2, 2, 2, 2)),
+    }
 
 
 def preact_resnet18(shape: Shape, k: int) -> nn.Module:

@@ -68,7 +68,7 @@ def bottleneck(
     )
 
 
-def stages(block: BlockBuilder, stem: int, widths: Sequence[int], counts: Sequence[int]) -> dict[str, nn.Module]:
+def stages(block: BlockBuilder, stem: int, widths: Sequence[int], *, counts: Sequence[int]) -> dict[str, nn.Module]:
     """`layer1`, `layer2`, …: each has `counts` blocks, and each after the first halves the image."""
     inputs = (stem, *widths)
     return {
@@ -84,7 +84,7 @@ def resnet(channels: int, k: int, block: BlockBuilder, *, widths: Sequence[int],
         conv1=conv(channels, 64, 3),
         bn1=nn.BatchNorm2d(64),
         relu=nn.ReLU(),
-        **stages(block, 64, widths, counts),
+        **stages(block, 64, widths, counts=counts),
         **pool_then(linear=nn.Linear(widths[-1], k)),
     )
 

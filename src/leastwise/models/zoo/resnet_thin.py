@@ -39,7 +39,7 @@ def trunk(channels: int, block: BlockBuilder, depth: int) -> dict[str, nn.Module
         "conv1": conv(channels, 16, 3),
         "bn1": nn.BatchNorm2d(16),
         "relu": nn.ReLU(),
-        **stages(block, 16, WIDTHS, (count, count, count)),
+        **stages(block, 16, WIDTHS, counts=(count, count, count)),
     }
 
 

@@ -22,7 +22,7 @@ def resnext29(groups: int, group_width: int) -> Callable[[Shape, int], nn.Module
             conv1=conv(shape[0], 64, 1),
             bn1=nn.BatchNorm2d(64),
             relu=nn.ReLU(),
-            **stages(block, 64, widths, (3, 3, 3)),
+            **stages(block, 64, widths, counts=(3, 3, 3)),
             **pool_then(linear=nn.Linear(widths[-1], k)),
         )
 

@@ -34,7 +34,7 @@ def wide_resnet(depth: int, width: int) -> Callable[[Shape, int], nn.Module]:
 
     def make(shape: Shape, k: int) -> nn.Module:
         widths = (16 * width, 32 * width, 64 * width)
-        layers = stages(block, 16, widths, (count, count, count)).values()
+        layers = stages(block, 16, widths, counts=(count, count, count)).values()
         fc = nn.Linear(widths[-1], k)
         nn.init.zeros_(fc.bias)
         net = chain(

@@ -45,7 +45,7 @@ EPS = "eps of training, in 1/255"
 
 
 def sweep_statistic(
-    inputs: DrawingInput, name: str, begin: str, statistic: CellStatistic
+    inputs: DrawingInput, name: str, begin: str, *, statistic: CellStatistic
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """A statistic over the radii that are there."""
     found = {}
@@ -57,13 +57,13 @@ def sweep_statistic(
 
 
 def sweep_figure(
-    inputs: DrawingInput, statistic: CellStatistic, title: str, up: str, kinds: Sequence[tuple[str, str]]
+    inputs: DrawingInput, statistic: CellStatistic, title: str, *, up: str, kinds: Sequence[tuple[str, str]]
 ) -> Figure:
     """A statistic over the radius of training: a line for each method and kind of accuracy."""
     series = []
     for name in MAIN:
         for what, begin in kinds:
-            x, y = sweep_statistic(inputs, name, begin, statistic)
+            x, y = sweep_statistic(inputs, name, begin, statistic=statistic)
             series.append(Series(f"{name}, {what}" if len(kinds) > 1 else name, y, x))
     series = [one for one in series if one.x]
     return Figure(title, "", line_chart(series, Axes(EPS, up, lowest=0.0), f"{title} over the radius of training."))
@@ -75,10 +75,10 @@ def fig1(inputs: DrawingInput) -> ExhibitDrawing:
     if not audits:
         return ExhibitDrawing(ours={("PGD and TRADES", STOPS): inputs.why(inputs.roles[0])}, notes=notes)
     panels = (
-        sweep_figure(inputs, overall, "Overall clean accuracy", "accuracy in %", BOTH[:1]),
-        sweep_figure(inputs, overall, "Overall robust accuracy", "accuracy in %", BOTH[1:]),
-        sweep_figure(inputs, plain_sd, "Standard deviation over classes", "points", BOTH),
-        sweep_figure(inputs, sd_without_noise, "The same without sampling noise", "points", BOTH),
+        sweep_figure(inputs, overall, "Overall clean accuracy", up="accuracy in %", kinds=BOTH[:1]),
+        sweep_figure(inputs, overall, "Overall robust accuracy", up="accuracy in %", kinds=BOTH[1:]),
+        sweep_figure(inputs, plain_sd, "Standard deviation over classes", up="points", kinds=BOTH),
+        sweep_figure(inputs, sd_without_noise, "The same without sampling noise", up="points", kinds=BOTH),
     )
     ours: OurCells = {
         ("PGD and TRADES", STOPS): value_or_reason(
@@ -101,7 +101,7 @@ FLAT = 1.0  # a gain of less than a point is none
 
 def find_saturation(inputs: DrawingInput, name: str, statistic: CellStatistic) -> Estimate:
     """The smallest radius from which no larger one gains a point; from point values, without an interval."""
-    x, y = sweep_statistic(inputs, name, "pgd", statistic)
+    x, y = sweep_statistic(inputs, name, "pgd", statistic=statistic)
     if len(x) < len(GRID):
         raise MissingResult("some radii are missing")
     return next(eps for eps, value in zip(x, y, strict=True) if max(y) - value < FLAT), NAN, NAN
@@ -114,7 +114,7 @@ def class_sweep(inputs: DrawingInput, c: int) -> tuple[Figure, ...]:
         series = [
             Series(name, y, x)
             for name in MAIN
-            for x, y in [sweep_statistic(inputs, name, begin, class_accuracy(c))]
+            for x, y in [sweep_statistic(inputs, name, begin, statistic=class_accuracy(c))]
             if x
         ]
         if not series:
@@ -299,7 +299,7 @@ def fig4(inputs: DrawingInput) -> ExhibitDrawing:
     whole = len(audits) == len(inputs.roles)
     title = f"Superclasses, mean of {'all' if whole else 'the'} methods{'' if whole else ' that are there'}"
     told = f"{len(audits)} of {len(inputs.roles)} methods: {', '.join(audits)}"
-    figure = group_ranking_figure(tallies, first, title, told)
+    figure = group_ranking_figure(tallies, first, title, told=told)
     return ExhibitDrawing(wide=(figure,), ours=ours, notes=notes)
 
 
@@ -312,7 +312,10 @@ def draw_rankings(inputs: DrawingInput) -> ExhibitDrawing:
             tally = evidence.tally(name)
             made.append(
                 group_ranking_figure(
-                    [tally], evidence, role, f"{100 * tally.overall:.1f} % overall (dashed), {describe_condition(name)}"
+                    [tally],
+                    evidence,
+                    role,
+                    told=f"{100 * tally.overall:.1f} % overall (dashed), {describe_condition(name)}",
                 )
             )
         else:

@@ -24,7 +24,7 @@ def judge_trends(view: ExhibitResults, name: str) -> tuple[ClaimFinding, ...]:
     """The radius in 1/255."""
     audits = {float(eps): view.audit(SWEEP_ROLES[name, eps], "pgd") for eps in GRID}
     attacked = audits[SATURATES][1]
-    return radius_trends({eps: one for eps, (one, _) in audits.items()}, "clean", attacked, SATURATES)
+    return radius_trends({eps: one for eps, (one, _) in audits.items()}, "clean", attacked, saturates=SATURATES)
 
 
 def judge_fairness(view: ExhibitResults, base: str, other: str, attack: str) -> tuple[ClaimFinding, ...]:

@@ -59,7 +59,7 @@ def draw_two_by_two(inputs: DrawingInput, role: str) -> ExhibitDrawing:
 
 def draw_over_epochs(inputs: DrawingInput, titles: Mapping[str, str], begin: str = "clean") -> ExhibitDrawing:
     """Class accuracy on the test images after each epoch."""
-    return join_drawings([draw_epochs(inputs, role, title, begin) for role, title in titles.items()])
+    return join_drawings([draw_epochs(inputs, role, title, begin=begin) for role, title in titles.items()])
 
 
 def fig7(inputs: DrawingInput) -> ExhibitDrawing:
@@ -109,8 +109,10 @@ def fig13(inputs: DrawingInput) -> ExhibitDrawing:
     a, b = list(groups[first]), list(groups[last])
     told = f"% of the true class, {describe_condition(name)}"
     zooms = (
-        matrix_figure(evidence.names, share, a, a, first, f"{told}, diagonal empty", SHARES, diagonal=False),
-        matrix_figure(evidence.names, share, a, b, f"{first} taken for {last}", told, SHARES),
+        matrix_figure(
+            evidence.names, share, a, across=a, title=first, told=f"{told}, diagonal empty", look=SHARES, diagonal=False
+        ),
+        matrix_figure(evidence.names, share, a, across=b, title=f"{first} taken for {last}", told=told, look=SHARES),
     )
     return ExhibitDrawing(wide=(whole, *zooms), notes=notes)
 
@@ -135,7 +137,7 @@ FAIR_PANELS = (
 )
 
 
-def draw_fair_weights(inputs: DrawingInput, title: str, role: str, begin: str) -> ExhibitDrawing:
+def draw_fair_weights(inputs: DrawingInput, title: str, role: str, *, begin: str) -> ExhibitDrawing:
     """Deviations of a training and of the same with fair weights."""
     called = {role: "equal weights", f"{role} fair": "fair weights"}
     audits, notes = find_audits(inputs, called, begin)
@@ -167,7 +169,7 @@ def fig15(inputs: DrawingInput) -> ExhibitDrawing:
             ("class SD without noise", sd_without_noise),
         ):
             ours[row, column] = compute_cell(inputs, of, role, begin)
-    made = [draw_fair_weights(inputs, *panel) for panel in FAIR_PANELS]
+    made = [draw_fair_weights(inputs, title, role, begin=begin) for title, role, begin in FAIR_PANELS]
 
     def gain() -> Estimate:
         pair = share_images(inputs.audit("adversarial", "pgd"), inputs.audit("adversarial fair", "pgd"))
@@ -204,7 +206,7 @@ def draw_conditions(inputs: DrawingInput, role: str, title: str) -> ExhibitDrawi
         return ExhibitDrawing(notes=(NotShown((title,), inputs.why(role)),))
     accuracy = np.stack([class_accuracies(one) for one in audits.values()])
     return ExhibitDrawing(
-        wide=(deviation_figure(inputs, audits, title, "condition"), cosine_figure(list(audits), accuracy, title))
+        wide=(deviation_figure(inputs, audits, title, what="condition"), cosine_figure(list(audits), accuracy, title))
     )
 
 

@@ -45,8 +45,8 @@ def network(
     data: str,
     arch: str,
     method: str = "standard",
-    settings: Settings = (),
     *,
+    settings: Settings = (),
     fair: tuple[str, ...] = (),
     change: tuple[str | int, ...] = (),
     source: Trained | None = None,
@@ -100,13 +100,13 @@ def imagenet_audits(archs: Iterable[str], kind: str) -> dict[str, Measured]:
 def fair_training(method: str) -> Trained:
     """ResNet-56 trained with fair weights."""
     settings: Settings = (("fair-weighting.alpha", 0.05), ("fair-weighting.floor", 0.05))
-    return network("cifar10", "resnet56", method, settings, fair=("fair-weighting",))
+    return network("cifar10", "resnet56", method, settings=settings, fair=("fair-weighting",))
 
 
 def important_class_training(arch: str, method: str, weight: float) -> Trained:
     """A training in which cat has a larger weight."""
     settings: Settings = (("important-class.label", CAT), ("important-class.weight", weight))
-    return network("cifar10", arch, method, settings, fair=("important-class",))
+    return network("cifar10", arch, method, settings=settings, fair=("important-class",))
 
 
 PLAIN = make_audit(network("cifar10", "resnet56"))
@@ -301,7 +301,7 @@ EXHIBITS = (
             kind: make_audit(network("cifar10", "resnet18", "pgd-at", fair=fair_training), BOTH)
             for kind, fair_training in (("plain", ()), ("confusions", ("confusion",)), ("similarity", ("similarity",)))
         }
-        | {"targeted": make_audit(network("cifar10", "resnet18", "targeted-at", (("target", CAT),)), BOTH)},
+        | {"targeted": make_audit(network("cifar10", "resnet18", "targeted-at", settings=(("target", CAT),)), BOTH)},
         (SETTING, RADIUS, "the paper gives no formulas: they are ours"),
     ),
 )

@@ -92,7 +92,7 @@ def convergence_predicts(train: Sequence[Tally], robustness: ClassValues) -> tup
 
 
 def same_hard_groups(
-    methods: Sequence[Evidence], condition: str, groups: Groups = (), seed: int = 0
+    methods: Sequence[Evidence], condition: str, groups: Groups = (), *, seed: int = 0
 ) -> tuple[ClaimFinding, ...]:
     """C17: Kendall's W of the superclasses' robustness over methods; p by permuting within methods."""
     same = share_images(*((evidence, condition) for evidence in methods))

@@ -49,7 +49,7 @@ def gains_on_weak_classes(weaker: tuple[Evidence, str], stronger: tuple[Evidence
 
 
 def temperature_gains_where_smooth(
-    evidence: Evidence, pgd: str, tpgd: str, natural: str = "clean", member: int | None = None
+    evidence: Evidence, pgd: str, tpgd: str, *, natural: str = "clean", member: int | None = None
 ) -> tuple[ClaimFinding, ...]:
     """C9: Temperature-PGD leaves less accuracy than PGD, and the less the smoother a class's confidence.
 
@@ -69,7 +69,7 @@ def temperature_gains_where_smooth(
 
 
 def confidence_is_smoother(
-    evidence: Evidence, condition: str, smoother: tuple[int, ...], steeper: tuple[int, ...]
+    evidence: Evidence, condition: str, smoother: tuple[int, ...], *, steeper: tuple[int, ...]
 ) -> tuple[ClaimFinding, ...]:
     """C10: mean CVC of some classes minus that of others; normal interval over images."""
     squared, labels, k = evidence.conditions[condition].p_squared.astype(np.float64), evidence.labels, evidence.k
@@ -117,7 +117,7 @@ def largest_share(counts: "np.ndarray") -> "np.ndarray":
     return np.asarray(counts.max(-1) / counts.sum(-1))
 
 
-def class_is_lifted(before: Evidence, after: Evidence, condition: str, cls: int) -> tuple[ClaimFinding, ...]:
+def class_is_lifted(before: Evidence, after: Evidence, condition: str, *, cls: int) -> tuple[ClaimFinding, ...]:
     """C12: paired difference on the images of one class."""
     same = share_images((before, condition), (after, condition))
     rows = same.labels == cls
@@ -127,7 +127,7 @@ def class_is_lifted(before: Evidence, after: Evidence, condition: str, cls: int)
 
 
 def backgrounds_drive_adversarial_confusion(
-    evidence: Evidence, natural: str, attacked: str, groups: Groups = ()
+    evidence: Evidence, natural: str, attacked: str, *, groups: Groups = ()
 ) -> tuple[ClaimFinding, ...]:
     """C13: share of confusions inside a colour group under attack minus without one; Newcombe's interval (1998)."""
     groups = groups or evidence.groups

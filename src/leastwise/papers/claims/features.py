@@ -81,7 +81,7 @@ def entropy_is_higher(base: Evidence, other: Evidence, condition: str) -> tuple[
 
 
 def allows_a_larger_weight(
-    plain: Mapping[float, Evidence], regularised: Mapping[float, Evidence], condition: str, seed: int = 0
+    plain: Mapping[float, Evidence], regularised: Mapping[float, Evidence], condition: str, *, seed: int = 0
 ) -> tuple[ClaimFinding, ...]:
     """C21, second half: the most robust weight of the second method minus that of the first.
 

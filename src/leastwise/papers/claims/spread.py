@@ -70,7 +70,7 @@ def spread_widens(before: tuple[Evidence, str], after: tuple[Evidence, str]) -> 
 
 
 def radius_trends(
-    models: Mapping[float, Evidence], clean: str, robust: str, saturates: float
+    models: Mapping[float, Evidence], clean: str, robust: str, *, saturates: float
 ) -> tuple[ClaimFinding, ...]:
     """C14: slopes over the radius of training, in 1/255; robustness gained up to `saturates`, and beyond."""
     radii = np.array(sorted(models))
@@ -134,7 +134,7 @@ def average_for_spread(base: Evidence, fair: Evidence, condition: str) -> tuple[
 
 
 def few_classes_carry_the_drop(
-    standard: Evidence, adversarial: Evidence, condition: str, classes: tuple[int, ...]
+    standard: Evidence, adversarial: Evidence, condition: str, *, classes: tuple[int, ...]
 ) -> tuple[ClaimFinding, ...]:
     """C22: the share of the named classes in the fall of accuracy; "almost half" is read as 40 % or more."""
     same = share_images((standard, condition), (adversarial, condition))

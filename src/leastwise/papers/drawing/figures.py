@@ -75,7 +75,7 @@ def class_accuracies(audited: AuditedCondition) -> "np.ndarray":
 
 
 def deviation_figure(
-    inputs: DrawingInput, audits: Mapping[str, AuditedCondition], title: str, what: str = "model"
+    inputs: DrawingInput, audits: Mapping[str, AuditedCondition], title: str, *, what: str = "model"
 ) -> Figure:
     """Deviations of several models in one figure: bars, or lines where there are many classes."""
     names = inputs.labels(class_names(audits))
@@ -115,7 +115,7 @@ def cosine_figure(names: Sequence[str], accuracy: Float[np.ndarray, "m k"], titl
         ]
     alike = [name for name, own in zip(names, found.cosine.diagonal(), strict=True) if np.isnan(own)]
     told += [f"all classes alike, so without direction: {', '.join(alike)}"] if alike else []
-    return square_heatmap(names, found.cosine, f"Cosines of deviations, {title}", "; ".join(told), COSINES)
+    return square_heatmap(names, found.cosine, f"Cosines of deviations, {title}", told="; ".join(told), look=COSINES)
 
 
 def describe_largest_p(p: "np.ndarray") -> str:
@@ -123,7 +123,7 @@ def describe_largest_p(p: "np.ndarray") -> str:
     return f"every pair has p ≤ {p.max():.2g}" if len(p) > 1 else f"p = {p[0]:.2g}"
 
 
-def square_heatmap(names: Sequence[str], matrix: "np.ndarray", title: str, told: str, look: HeatmapStyle) -> Figure:
+def square_heatmap(names: Sequence[str], matrix: "np.ndarray", title: str, *, told: str, look: HeatmapStyle) -> Figure:
     """A heatmap whose rows and columns have the same names."""
     cells = [(a, b, float(matrix[i, j])) for i, a in enumerate(names) for j, b in enumerate(names)]
     longest = max(map(len, names), default=0)
@@ -206,10 +206,10 @@ def confusion_figure(
         evidence.names,
         values,
         order,
-        order,
-        title,
-        told,
-        COUNTS if counts else SHARES,
+        across=order,
+        title=title,
+        told=told,
+        look=COUNTS if counts else SHARES,
         firsts=firsts,
         diagonal=diagonal,
     )
@@ -219,11 +219,11 @@ def matrix_figure(
     names: Sequence[str],
     values: "np.ndarray",
     down: Sequence[int],
+    *,
     across: Sequence[int],
     title: str,
     told: str,
     look: HeatmapStyle,
-    *,
     firsts: Sequence[int] = (),
     diagonal: bool = True,
 ) -> Figure:
@@ -244,7 +244,13 @@ def matrix_figure(
 
 
 def epoch_figure(
-    names: Sequence[str], epochs: Sequence[Tally], title: str, told: str, classes: Sequence[int] = (), band: bool = True
+    names: Sequence[str],
+    epochs: Sequence[Tally],
+    title: str,
+    *,
+    told: str,
+    classes: Sequence[int] = (),
+    band: bool = True,
 ) -> Figure:
     """A line per class over the epochs, the ends of the last one named."""
     table = 100 * np.stack([tally.accuracy.numpy() for tally in epochs])
@@ -270,6 +276,7 @@ def class_line_figure(
     inputs: DrawingInput,
     names: tuple[str, ...],
     series: Mapping[str, "np.ndarray"],
+    *,
     title: str,
     up: str,
     digits: int = 1,
@@ -281,7 +288,7 @@ def class_line_figure(
     return Figure(title, "", spec)
 
 
-def group_ranking_figure(tallies: Sequence[Tally], evidence: Evidence, title: str, told: str) -> Figure:
+def group_ranking_figure(tallies: Sequence[Tally], evidence: Evidence, title: str, *, told: str) -> Figure:
     """Superclasses by accuracy, best first; whiskers reach from the worst to the best class inside."""
     told = f"{told}; whiskers: from the worst to the best class inside"
     found = rank_groups(tallies, evidence.groups)
@@ -309,7 +316,7 @@ def logit_similarity_figure(inputs: DrawingInput, audited: AuditedCondition, tit
     found = cosines(centred[kept])
     names = [evidence.names[c] for c in kept]
     return square_heatmap(
-        names, found, title, f"mean logits, {describe_condition(name)}, each freed of its mean", COSINES
+        names, found, title, told=f"mean logits, {describe_condition(name)}, each freed of its mean", look=COSINES
     )
 
 
@@ -322,6 +329,7 @@ def draw_epochs(
     inputs: DrawingInput,
     role: str,
     title: str,
+    *,
     begin: str,
     classes: Callable[[int], Sequence[int]] = all_classes,
     band: bool = False,
@@ -336,5 +344,5 @@ def draw_epochs(
         return ExhibitDrawing(notes=(NotShown((title,), str(missing)),))
     labels = inputs.labels(evidence.names)
     return ExhibitDrawing(
-        panels=(epoch_figure(labels, each, title, f"test images, {name}", classes(evidence.k), band),)
+        panels=(epoch_figure(labels, each, title, told=f"test images, {name}", classes=classes(evidence.k), band=band),)
     )

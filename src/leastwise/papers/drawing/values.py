@@ -195,7 +195,7 @@ def pair_cosine(audits: Sequence[AuditedCondition], least: bool) -> Estimate:
     return value, max(-1.0, low), min(1.0, high)
 
 
-def count_of(evidence: Evidence, name: str, true: int, predicted: int) -> Estimate:
+def count_of(evidence: Evidence, name: str, *, true: int, predicted: int) -> Estimate:
     """Images of a class that are taken for another; as a count, with Wilson's interval of the share."""
     rows = evidence.labels == true
     n, found = int(rows.sum()), int((evidence.conditions[name].predicted[rows] == predicted).sum())
@@ -203,9 +203,9 @@ def count_of(evidence: Evidence, name: str, true: int, predicted: int) -> Estima
     return float(found), n * share[1] / 100, n * share[2] / 100
 
 
-def count_taken_for(inputs: DrawingInput, role: str, begin: str, true: int, predicted: int) -> CellValue:
+def count_taken_for(inputs: DrawingInput, role: str, begin: str, *, true: int, predicted: int) -> CellValue:
     """How many images of a class are taken for another, or why that is not known."""
-    return value_or_reason(lambda: count_of(*inputs.audit(role, begin), true, predicted))
+    return value_or_reason(lambda: count_of(*inputs.audit(role, begin), true=true, predicted=predicted))
 
 
 SPREAD_STATISTICS: dict[str, CellStatistic] = {

@@ -33,7 +33,7 @@ def fig1(inputs: DrawingInput) -> ExhibitDrawing:
         columns = ("largest gap",) if role in ("mnist", "imagenet") else GAPS
         ours |= {(title, column): found for column in columns}
         ours[title, "overall robustness"] = compute_cell(inputs, overall, role, "pgd")
-        made.append(draw_epochs(inputs, role, title, "pgd", shown_classes, band=True))
+        made.append(draw_epochs(inputs, role, title, begin="pgd", classes=shown_classes, band=True))
     return join_drawings(made) + ExhibitDrawing(ours=ours)
 
 
@@ -118,7 +118,7 @@ def fig4a(inputs: DrawingInput) -> ExhibitDrawing:
     panels = tuple(
         confusion_figure(inputs, one, "Misclassified, images", counts=True, diagonal=False) for one in audits.values()
     )
-    ours: OurCells = {("3", "5"): count_taken_for(inputs, "full", "pgd", cat, dog)}
+    ours: OurCells = {("3", "5"): count_taken_for(inputs, "full", "pgd", true=cat, predicted=dog)}
     return ExhibitDrawing(wide=panels, ours=ours, notes=(*notes, CATS_AND_DOGS))
 
 
@@ -145,7 +145,7 @@ def fig4b(inputs: DrawingInput) -> ExhibitDrawing:
         ).replace("-", "−")
     title = "Homing, images"
     look = replace(COUNTS, across="removed class")
-    figure = matrix_figure(labels, found.homed, every, every, title, told, look, diagonal=False)
+    figure = matrix_figure(labels, found.homed, every, across=every, title=title, told=told, look=look, diagonal=False)
     home = found.homed[cat, dog]
     count: CellValue = (float(home), NAN, NAN) if home == home else inputs.why(WITHOUT_CLASS[DOG], ("pgd",))
     return ExhibitDrawing(wide=(figure,), ours={("3", "5"): count}, notes=(*notes, CATS_AND_DOGS))
@@ -166,7 +166,7 @@ def fig4c(inputs: DrawingInput) -> ExhibitDrawing:
     series = {f"beta {role}": 100 * evidence.tally(name).accuracy.numpy() for role, (evidence, name) in audits.items()}
     title = "Class robustness under Temperature-PGD (worst of the grid), by the beta of dog"
     return ExhibitDrawing(
-        wide=(class_line_figure(inputs, names, series, title, "accuracy in %"),), ours=ours, notes=notes
+        wide=(class_line_figure(inputs, names, series, title=title, up="accuracy in %"),), ours=ours, notes=notes
     )
 
 

@@ -32,7 +32,9 @@ DATA_SETS: dict[str, tuple[str, PaperThreat, str, float, tuple[int, ...]]] = {
 }
 
 
-def network(data: str, method: str, change: tuple[str | int, ...] = (), threat: PaperThreat | None = None) -> Trained:
+def network(
+    data: str, method: str, change: tuple[str | int, ...] = (), *, threat: PaperThreat | None = None
+) -> Trained:
     """§4 and Appendix A.1; ImageNet by the fast training of Wong et al."""
     if data == "imagenet":
         return Trained(
@@ -58,7 +60,7 @@ def network(data: str, method: str, change: tuple[str | int, ...] = (), threat: 
 
 
 def wide_network(
-    method: str, settings: Settings = (), arch: str = WIDE, epochs: int = 76, weight_decay: float = 2e-4
+    method: str, settings: Settings = (), arch: str = WIDE, *, epochs: int = 76, weight_decay: float = 2e-4
 ) -> Trained:
     """§4.3: as the code of each method trains it on CIFAR-10."""
     threat = None if method == "standard" else PaperThreat(0.031, 0.007)
@@ -224,7 +226,7 @@ EXHIBITS = (
         "a sheet of samples and two matrices: confusions without and with attack",
         {
             kind: Measured(
-                network("mnist", method, ("coloured",), COLOURED),
+                network("mnist", method, ("coloured",), threat=COLOURED),
                 ImageSet("mnist", ("coloured",)),
                 ("clean", "pgd40"),
                 COLOURED,

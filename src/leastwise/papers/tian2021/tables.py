@@ -90,7 +90,7 @@ def grid_temperatures(audited: AuditedCondition) -> dict[str, int]:
 
 
 def compute_row_with_changes(
-    inputs: DrawingInput, base: SharedImages, attacked: SharedImages, k: int
+    inputs: DrawingInput, base: SharedImages, attacked: SharedImages, *, k: int
 ) -> dict[str, CellValue]:
     """A row of a table, and how it differs from the same row under PGD."""
     made = compute_row(inputs, lambda: attacked, k)
@@ -124,13 +124,13 @@ def table3(inputs: DrawingInput) -> ExhibitDrawing:
         if name == BLANK:
             best = min(members, key=lambda t: int(members[t].hits[0].sum()))
             ours |= {
-                (name, column): v for column, v in compute_row_with_changes(inputs, base, members[best], k).items()
+                (name, column): v for column, v in compute_row_with_changes(inputs, base, members[best], k=k).items()
             }
             notes.append(f"1/T of TRADES is blank in the paper: the strongest here on the whole is {best}.")
         rows_of = {f"{name} 1/T={t}": same for t, same in members.items()}
         rows_of[f"{name} worst of the grid"] = pair_alone(audited)
         for row, same in rows_of.items():
-            ours |= {(row, column): v for column, v in compute_row_with_changes(inputs, base, same, k).items()}
+            ours |= {(row, column): v for column, v in compute_row_with_changes(inputs, base, same, k=k).items()}
     return ExhibitDrawing(ours=ours, notes=tuple(notes), units=SPREAD_UNITS)
 
 
@@ -149,7 +149,7 @@ LINES = {
 }
 
 
-def count_more_taken(inputs: DrawingInput, role: str, begin: str, true: int, predicted: int) -> Estimate:
+def count_more_taken(inputs: DrawingInput, role: str, begin: str, *, true: int, predicted: int) -> Estimate:
     """Images taken for a class, minus those of the original images; paired where both have the same ids."""
     (first, name), (second, other) = inputs.audit("original", begin), inputs.audit(role, begin)
     ids, at, there = np.intersect1d(first.ids, second.ids, return_indices=True)
@@ -171,10 +171,10 @@ def table4(inputs: DrawingInput) -> ExhibitDrawing:
     for row, (role, begin) in LINES.items():
         for c in range(len(CIFAR10)):
             number = str(inputs.paper.number(c))
-            ours[row, number] = count_taken_for(inputs, role, begin, cat, c)
+            ours[row, number] = count_taken_for(inputs, role, begin, true=cat, predicted=c)
             if role != "original":
                 ours[row, f"{number} minus original"] = value_or_reason(
-                    partial(count_more_taken, inputs, role, begin, cat, c)
+                    partial(count_more_taken, inputs, role, begin, true=cat, predicted=c)
                 )
     return ExhibitDrawing(ours=ours)
 

@@ -53,7 +53,7 @@ def judge_smoothness(view: ExhibitResults, name: str) -> tuple[ClaimFinding, ...
     if len(evidence.groups) != 2:
         raise MissingResult("there are not two superclasses")
     (_, vehicles), (_, animals) = evidence.groups
-    return confidence_is_smoother(evidence, clean, animals, vehicles)
+    return confidence_is_smoother(evidence, clean, animals, steeper=vehicles)
 
 
 def judge_homing(view: ExhibitResults) -> tuple[ClaimFinding, ...]:
@@ -66,7 +66,7 @@ def judge_homing(view: ExhibitResults) -> tuple[ClaimFinding, ...]:
 def judge_lift(view: ExhibitResults, before: str, after: str) -> tuple[ClaimFinding, ...]:
     """Whether cat is lifted by a smaller beta of dog."""
     (a, name), (b, _) = view.audit(before, "tpgd"), view.audit(after, "tpgd")
-    return class_is_lifted(a, b, name, view.cls(CAT))
+    return class_is_lifted(a, b, name, cls=view.cls(CAT))
 
 
 def judge_backgrounds(view: ExhibitResults) -> tuple[ClaimFinding, ...]:

@@ -41,7 +41,7 @@ def error_figure(inputs: DrawingInput, audits: Mapping[str, AuditedCondition], t
     """The error of each class, a line for each audit."""
     names = next(iter(audits.values()))[0].names
     series = {role: 100 * (1 - class_accuracies(one)) for role, one in audits.items()}
-    return class_line_figure(inputs, names, series, title, "error in %")
+    return class_line_figure(inputs, names, series, title=title, up="error in %")
 
 
 def fig1ab(inputs: DrawingInput) -> ExhibitDrawing:
@@ -106,10 +106,19 @@ def draw_shapes(inputs: DrawingInput, roles: Sequence[str], suffix: str = "") ->
         return ExhibitDrawing(notes=explain_missing(missing))
     drawn = (
         class_line_figure(
-            inputs, names, similar, f"Inter-class similarity{suffix}", "largest cosine with another class", 3
+            inputs,
+            names,
+            similar,
+            title=f"Inter-class similarity{suffix}",
+            up="largest cosine with another class",
+            digits=3,
         ),
-        class_line_figure(inputs, names, varied, f"Intra-class variance{suffix}", "variance, mean over dimensions", 4),
-        class_line_figure(inputs, names, pooled, f"Intra-class variance, pooled{suffix}", "variance of all numbers", 4),
+        class_line_figure(
+            inputs, names, varied, title=f"Intra-class variance{suffix}", up="variance, mean over dimensions", digits=4
+        ),
+        class_line_figure(
+            inputs, names, pooled, title=f"Intra-class variance, pooled{suffix}", up="variance of all numbers", digits=4
+        ),
     )
     return ExhibitDrawing(drawn, notes=explain_missing(missing))
 
@@ -167,7 +176,7 @@ def fig4(inputs: DrawingInput) -> ExhibitDrawing:
             missing_roles.setdefault(str(reason), []).append(f"single {c}")
     series = {"ST": standard, "the class attacked alone": alone}
     title = "Similarity of each class, standard and where it alone is attacked"
-    figure = class_line_figure(inputs, names, series, title, "largest cosine with another class", 3)
+    figure = class_line_figure(inputs, names, series, title=title, up="largest cosine with another class", digits=3)
     return ExhibitDrawing(wide=(figure,), notes=explain_missing(missing_roles))
 
 
@@ -269,7 +278,16 @@ def class_entropies(inputs: DrawingInput) -> tuple[Figure, ...]:
             made[f"{role}, {what}"] = entropy(evidence, name)
             names = evidence.names
     return (
-        (class_line_figure(inputs, names, made, "Mean entropy of each class, of the network that was kept", "nats", 3),)
+        (
+            class_line_figure(
+                inputs,
+                names,
+                made,
+                title="Mean entropy of each class, of the network that was kept",
+                up="nats",
+                digits=3,
+            ),
+        )
         if names
         else ()
     )

@@ -27,6 +27,7 @@ def network(
     method: str = "standard",
     settings: Settings = (),
     arch: str = "resnet18",
+    *,
     change: tuple[str | int, ...] = (),
     keep: str = "best-test:pgd20",
 ) -> Trained:

@@ -29,7 +29,7 @@ from leastwise.papers.tradeoff2022.exhibits import BIRD, CAT, ME_TRADES_ROLES, T
 def judge_shares(view: ExhibitResults) -> tuple[ClaimFinding, ...]:
     """Whether bird and cat carry almost half of the fall."""
     (before, name), (after, _) = view.audit("ST"), view.audit("PGD-AT")
-    return few_classes_carry_the_drop(before, after, name, (view.cls(BIRD), view.cls(CAT)))
+    return few_classes_carry_the_drop(before, after, name, classes=(view.cls(BIRD), view.cls(CAT)))
 
 
 def judge_similarity(view: ExhibitResults, name: str) -> tuple[ClaimFinding, ...]:

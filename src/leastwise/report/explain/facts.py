@@ -50,7 +50,7 @@ def collect_facts(
     chosen = condition or usual_condition(evidence)
     if chosen not in evidence.conditions:
         raise ValueError(f"there is no condition {chosen!r}: choose {', '.join(evidence.conditions)}")
-    found = explain_classes(evidence, chosen, base, moments)
+    found = explain_classes(evidence, chosen, base, found=moments)
     both = dict.fromkeys((base, chosen))
     return {
         "schema": SCHEMA,
@@ -176,7 +176,7 @@ def is_sure_fall(before: "np.ndarray", after: "np.ndarray") -> bool:
 
 def extreme_images(evidence: Evidence, condition: str, c: int) -> dict[str, list[int]]:
     """The ids of the most and the least robust images of a class."""
-    most, least = find_extremes(evidence, condition, c, EXTREMES)
+    most, least = find_extremes(evidence, condition, c, count=EXTREMES)
     return {"most_robust": most.tolist(), "least_robust": least.tolist()}
 
 

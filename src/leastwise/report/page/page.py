@@ -238,7 +238,7 @@ def compare_models(models: Sequence[AuditedModel], specs: list[Any]) -> list[dic
             continue
         shown = [name for name in dict.fromkeys((CLEAN, condition)) if name in common]
         found = [change_figure(list_changes(first.evidence, other.evidence, name), name, names) for name in shown]
-        sentence = what_changed(first.evidence, other.evidence, names, condition) if CLEAN in common else ""
+        sentence = what_changed(first.evidence, other.evidence, names, condition=condition) if CLEAN in common else ""
         said = " ".join([sentence, *left_out]).strip()
         made.append({"names": names, "sentence": said, "figures": number_figures(found, specs)})
     return made

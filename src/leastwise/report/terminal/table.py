@@ -91,7 +91,7 @@ def headline(evidence: Evidence) -> str:
     )
 
 
-def what_changed(a: Evidence, b: Evidence, names: tuple[str, str], condition: str) -> str:
+def what_changed(a: Evidence, b: Evidence, names: tuple[str, str], *, condition: str) -> str:
     """One sentence on B against A from the paired comparison: overall, clean, and the two ends among the classes."""
 
     def points(p: PairedComparison) -> str:

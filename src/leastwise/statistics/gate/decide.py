@@ -64,17 +64,17 @@ class GateVerdict:
 
 
 def decide(
-    terms: Sequence[GateTerm], result: Result, bases: Mapping[str, Result], confidence: float = CONFIDENCE
+    terms: Sequence[GateTerm], result: Result, bases: Mapping[str, Result], *, confidence: float = CONFIDENCE
 ) -> tuple[GateVerdict, ...]:
     """Verdicts that are all right together with the given confidence: the terms share the error (Bonferroni).
 
     `bases` has the results that `drop` terms name. `images_needed` supposes that all classes grow alike.
     """
     each = 1 - (1 - confidence) / max(len(terms), 1)
-    return tuple(decide_term(term, result, bases, each) for term in terms)
+    return tuple(decide_term(term, result, bases, confidence=each) for term in terms)
 
 
-def decide_term(term: GateTerm, result: Result, bases: Mapping[str, Result], confidence: float) -> GateVerdict:
+def decide_term(term: GateTerm, result: Result, bases: Mapping[str, Result], *, confidence: float) -> GateVerdict:
     """The verdict on one demand, with the number of images that would decide it if these do not."""
     detail = ""
     if term.measure == "drop":
@@ -88,7 +88,7 @@ def decide_term(term: GateTerm, result: Result, bases: Mapping[str, Result], con
         if term.measure == "drop":
             return estimate_largest_fall(falls if times == 1 else falls.scale(times), confidence)
         return estimate_measure(
-            term.measure, *((correct, n) if times == 1 else scale_counts(correct, n, times)), confidence
+            term.measure, *((correct, n) if times == 1 else scale_counts(correct, n, times)), confidence=confidence
         )
 
     found = estimate(1.0)

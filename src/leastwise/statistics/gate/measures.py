@@ -109,7 +109,7 @@ MEASURES = {
 }
 
 
-def estimate_measure(measure: str, correct: ClassCounts, n: ClassCounts, confidence: float) -> GateEstimate:
+def estimate_measure(measure: str, correct: ClassCounts, n: ClassCounts, *, confidence: float) -> GateEstimate:
     """Any measure by its name, over the classes that have images."""
     present = np.flatnonzero(n > 0)
     found = MEASURES[measure](correct[present], n[present], confidence)
