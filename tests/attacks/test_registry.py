@@ -76,7 +76,7 @@ def test_a_scale_shortens_only_attacks_that_there_are() -> None:
 
 def test_what_attacks_need_is_what_they_say() -> None:
     without = {row.spelling for row in NAMES if not make(EXAMPLES[row.spelling]).gradients}
-    queries = {"square[:N]", "nattack[:N]", "transfer:FILE[+FILE]", "uniform[:N]", "gaussian[:N]"}
+    queries = {"square[:N]", "nattack[:N]", "transfer:FILE[+FILE]", "corners[:N]", "uniform[:N]", "gaussian[:N]"}
     assert without == {"clean", "CORRUPTION[:S]"} | queries
     assert {row.spelling for row in NAMES if row.kind and row.kind.needs == "queries"} == queries
     assert Clean.needs == "nothing" and ExternalAttack.needs is None

@@ -12,6 +12,7 @@ from leastwise.attacks.apgd.apgd import APGD_CE, APGD_DLR, APGD_T
 from leastwise.attacks.autoattack import PLUS, RANDOMISED, STANDARD
 from leastwise.attacks.base import Attack, Clean
 from leastwise.attacks.combine import Cascade, Restarts
+from leastwise.attacks.corners import CORNERS
 from leastwise.attacks.corruptions import CORRUPTION, GAUSSIAN, UNIFORM
 from leastwise.attacks.external import ExternalAttack
 from leastwise.attacks.fab.fab import FAB_NEAREST, FAB_T
@@ -87,6 +88,7 @@ NAMES: tuple[AttackName, ...] = (
     FMN_STEPS,
     NATTACK,
     TRANSFER,
+    CORNERS,
     UNIFORM,
     GAUSSIAN,
     CORRUPTION,
