@@ -26,7 +26,7 @@ from leastwise.attacks.threats import Linf
 from leastwise.audit.auditor import make_auditor
 from leastwise.data.loading import load
 from leastwise.jobs.audit_task import AuditTask
-from leastwise.jobs.dask.cluster import connected
+from leastwise.jobs.dask.cluster import connect_cluster
 from leastwise.models.fast.prepare import Form
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -47,7 +47,7 @@ def main(images: int = IMAGES, rounds: int = ROUNDS, attack: str = "autoattack")
     checked = make_auditor(resnet2b(), data, make_attacks(attack, Threat(Linf(eps), eps / 4)), shard=SHARD)
     seconds: dict[int, list[float]] = {1: [], 2: []}
     found = set()
-    with tempfile.TemporaryDirectory() as place, connected(workers=1) as one, connected(workers=2) as two:
+    with tempfile.TemporaryDirectory() as place, connect_cluster(workers=1) as one, connect_cluster(workers=2) as two:
         for number in range(rounds):
             for executor in (one, two) if number % 2 == 0 else (two, one):
                 task = AuditTask(checked, data, Path(place) / f"{number}-{executor.width}", Form(folded=True))

@@ -10,7 +10,7 @@ from leastwise.attacks.goals import CE
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Linf
 from leastwise.audit.auditor import Auditor, make_auditor
-from leastwise.audit.race import RaceRecipe, attacked, lanes, race
+from leastwise.audit.race import RaceRecipe, attack_here, order_by_class, race
 from leastwise.data.dataset import Dataset
 from leastwise.data.loading import load
 from leastwise.jobs.audit_task import AuditTask
@@ -40,12 +40,12 @@ def judge(data: Dataset) -> Auditor:
 
 
 def rounds(judge: Auditor, data: Dataset) -> list[Round]:
-    return list(race(RaceRecipe(judge.key, 10), lanes(judge, data), attacked(judge, data, judge.model)))
+    return list(race(RaceRecipe(judge.key, 10), order_by_class(judge, data), attack_here(judge, data, judge.model)))
 
 
 def test_a_race_sees_what_an_audit_sees(judge: Auditor, data: Dataset) -> None:
     whole = AuditTask(judge, data, None).attack()
-    places = lanes(judge, data)
+    places = order_by_class(judge, data)
     assert sorted(np.concatenate(places).tolist()) == list(range(len(data)))
     right = dict(zip(whole.ids.tolist(), whole.correct("pgd3").tolist(), strict=True))
     last = rounds(judge, data)[-1]

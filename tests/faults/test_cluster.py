@@ -17,7 +17,7 @@ from leastwise.audit.evidence import load_evidence
 from leastwise.audit.race import RaceRecipe
 from leastwise.cli.main import main
 from leastwise.jobs.audit_task import AuditTask
-from leastwise.jobs.dask.cluster import connected
+from leastwise.jobs.dask.cluster import connect_cluster
 from leastwise.jobs.dask.security import check_address
 from leastwise.jobs.folder import IMAGES
 from leastwise.jobs.race_task import RaceTask
@@ -47,7 +47,10 @@ def opened(dask_worker: Any) -> list[int]:
 
 
 def test_a_cluster_started_here_listens_on_loopback_only(recwarn: pytest.WarningsRecorder) -> None:
-    with connected(workers=1), connected(workers=1):  # the second one does not complain about the port of the first
+    with (
+        connect_cluster(workers=1),
+        connect_cluster(workers=1),
+    ):  # the second one does not complain about the port of the first
         mine = psutil.Process()
         sockets = [
             one
@@ -64,7 +67,7 @@ def test_two_workers_started_here_find_the_same_bytes(undisturbed: bytes, tmp_pa
     recipe = RaceRecipe(checked(data).key, batch=2)
     alone = replaced(checked(data))
     here = RaceTask(alone, data, tmp_path / "race here", recipe).run().read_bytes()
-    with connected(workers=2) as executor:
+    with connect_cluster(workers=2) as executor:
         assert executor.client.scheduler is not None and "127.0.0.1" in executor.client.scheduler.address
         assert task(data, tmp_path / "audit").run(executor=executor).read_bytes() == undisturbed
         assert RaceTask(alone, data, tmp_path / "race", recipe).run(executor=executor).read_bytes() == here
@@ -103,7 +106,7 @@ def test_killed_workers_cost_nothing_but_time(
                 victim.send_signal(signal.SIGKILL)
                 workers.append(cluster.worker())
 
-    with connected(cluster.address) as executor:
+    with connect_cluster(cluster.address) as executor:
         found = task(images(), tmp_path / "audit").run(kill, executor=executor)
     assert not left
     account(record_property, sum(kills), found.read_bytes(), undisturbed)
@@ -114,7 +117,7 @@ def test_a_hanging_worker_is_ended_and_its_shard_goes_elsewhere(
     cluster: Machines, undisturbed: bytes, tmp_path: Path, record_property: Record
 ) -> None:
     cluster.set("hang")
-    with connected(cluster.address, limit=10.0) as executor:
+    with connect_cluster(cluster.address, limit=10.0) as executor:
         found = task(images(), tmp_path / "audit").run(executor=executor)
     assert cluster.happened("hang") == 1
     account(record_property, 1, found.read_bytes(), undisturbed)
@@ -130,7 +133,7 @@ def test_a_frozen_worker_is_given_up(undisturbed: bytes, tmp_path: Path, record_
             if committed(tmp_path / "audit") and victim.poll() is None:
                 victim.send_signal(signal.SIGSTOP)
 
-        with connected(cluster.address) as executor:
+        with connect_cluster(cluster.address) as executor:
             found = task(images(), tmp_path / "audit").run(freeze, executor=executor)
     account(record_property, 1, found.read_bytes(), undisturbed)
 
@@ -140,7 +143,7 @@ def test_a_failing_piece_is_tried_again(
     cluster: Machines, undisturbed: bytes, tmp_path: Path, record_property: Record
 ) -> None:
     cluster.set("fail")
-    with connected(cluster.address) as executor:
+    with connect_cluster(cluster.address) as executor:
         found = task(images(), tmp_path / "audit").run(executor=executor)
     assert cluster.happened("fail") == 1
     account(record_property, 1, found.read_bytes(), undisturbed)
@@ -161,14 +164,14 @@ def test_a_dead_scheduler_is_one_sentence_and_a_restart_goes_on(
     with pytest.raises(
         ValueError, match=r"the scheduler at tcp://127\.0\.0\.1:\d+ went away: what is finished is kept"
     ):
-        with connected(cluster.address) as executor:
+        with connect_cluster(cluster.address) as executor:
             task(images(), tmp_path / "audit").run(kill, executor=executor)
     before = committed(tmp_path / "audit")
     assert 3 <= len(before) < PIECES
     cluster.schedule()
     cluster.worker()
     later: list[object] = []
-    with connected(cluster.address) as executor:
+    with connect_cluster(cluster.address) as executor:
         found = task(images(), tmp_path / "audit").run(later.append, executor=executor)
     steps_later = [event for event in later if isinstance(event, Step)]
     assert len(steps_later) == PIECES - len(before)  # what was committed was not done again
@@ -191,7 +194,7 @@ def test_a_poisoned_shard_is_set_aside_and_the_rest_completes(
 
     for _ in range(4):  # it ends four of them
         cluster.worker()
-    with connected(cluster.address) as executor:
+    with connect_cluster(cluster.address) as executor:
         done = task(data, tmp_path / "audit")
         done.run(replace_dead, executor=executor)
     found = load_evidence(tmp_path / "audit")
@@ -219,7 +222,7 @@ def test_two_thousand_shards_are_all_counted_once(
     counted: list[int] = []  # images, after each shard
     known: list[int] = []  # tasks that the scheduler remembers
     held: list[float] = []  # its memory in MiB
-    with connected(cluster.address) as executor:
+    with connect_cluster(cluster.address) as executor:
 
         def look(event: object) -> None:
             if isinstance(event, Step):

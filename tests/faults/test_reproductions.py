@@ -14,7 +14,7 @@ import torch
 
 from leastwise.cli.main import main
 from leastwise.core.files import LOCK
-from leastwise.jobs.dask.cluster import TrainingSession, connected
+from leastwise.jobs.dask.cluster import TrainingSession, connect_cluster
 from leastwise.jobs.executor import LOCAL, Executor, NobodyLeft
 from leastwise.jobs.folder import RUN
 from leastwise.jobs.images import ImageSet
@@ -108,7 +108,7 @@ def test_a_failed_training_marks_its_cells_and_nothing_else(
     if not shared:
         monkeypatch.setattr(TrainingSession, "mark_storage", lambda session, root: tmp_path / "not seen")
     heard = Heard()
-    with connected(cluster.address) as executor:
+    with connect_cluster(cluster.address) as executor:
         assert done(work, there, heard, executor) == expected
     assert sorted(map(repr, work)) == sorted(repr(recipe) for recipe, _ in heard.said)
     assert {recipe: why for recipe, why in heard.said if why} == expected
@@ -145,7 +145,7 @@ def test_a_training_whose_worker_is_killed_goes_on_elsewhere(
 
     killer = threading.Thread(target=kill)
     killer.start()
-    with connected(cluster.address) as executor:
+    with connect_cluster(cluster.address) as executor:
         assert done((long,), there, executor=executor) == {}
     killer.join()
     assert len(seen) == 1
@@ -167,12 +167,12 @@ def test_a_scheduler_that_dies_ends_the_command_and_what_is_finished_is_kept(
             cluster.scheduler.kill()
 
     with pytest.raises(NobodyLeft, match="went away: what is finished is kept"):
-        with connected(cluster.address) as executor:
+        with connect_cluster(cluster.address) as executor:
             done(work, there, Kill(), executor)
     assert there.has(NET) and list_work(WANTED[:1], there) == (WANTED[0],)
     cluster.schedule()
     cluster.worker()
-    with connected(cluster.address) as executor:
+    with connect_cluster(cluster.address) as executor:
         assert done(list_work(WANTED[:1], there), there, executor=executor) == {}
     same_files(tmp_path / "here", tmp_path / "there")
     record_property("faults", 1)
@@ -193,11 +193,11 @@ def test_an_interrupted_command_lets_go_of_the_trainings_under_way(
             wait_for(lock.exists)
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), connected(cluster.address) as executor:
+    with pytest.raises(KeyboardInterrupt), connect_cluster(cluster.address) as executor:
         done((NET, long), there, Stop(), executor)
     wait_for(lambda: not lock.exists())
     assert there.has(NET) and not there.has(long)
-    with connected(cluster.address) as executor:
+    with connect_cluster(cluster.address) as executor:
         assert done((long,), there, executor=executor) == {}
     same_files(here.folder(long), there.folder(long))
     record_property("faults", 1)

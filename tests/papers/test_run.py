@@ -79,13 +79,13 @@ def test_a_training_and_its_audit_leave_small_folders_that_are_found_again(store
     assert held == {"model.safetensors", "epochs.jsonl", "manifest.json", "recipe.json", "run.json"}
     held = {path.name for path in store.folder(wanted).iterdir()}
     assert held == {"evidence.safetensors.xz", "features.safetensors", "manifest.json", "recipe.json", "run.json"}
-    found = store.found(wanted)
+    found = store.read_result(wanted)
     model = load_checkpoint(store.folder(ROBUST) / "model.safetensors")
     again = audit(model, read_images(FEW), make_attacks(wanted))
     assert found.evidence is not None
     assert (found.evidence.conditions["pgd2"].predicted == again.conditions["pgd2"].predicted).all()
     assert found.moments is not None and found.plane is not None and found.plane.shape == (len(again.ids), 2)
-    assert len(store.found(ROBUST).dynamics) == 2
+    assert len(store.read_result(ROBUST).dynamics) == 2
     assert load_evidence(store.folder(wanted)).ids.tolist() == again.ids.tolist()  # as `leastwise report` reads it
 
 
@@ -98,7 +98,7 @@ def test_what_recipes_share_is_done_once(store: PaperStore) -> None:
     done(store, *work)
     facts = read_claim(store.folder(begun))
     assert facts is not None and facts["start"] == load_checkpoint(store.folder(ROBUST) / "model.safetensors").digest()
-    assert store.found(made).epochs == ()  # nobody asked for its own record
+    assert store.read_result(made).epochs == ()  # nobody asked for its own record
 
 
 def test_a_failed_training_marks_what_needs_it_and_nothing_else(store: PaperStore) -> None:
@@ -128,7 +128,7 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_network(tmp_path: Pat
     cut, whole = (PaperStore(tmp_path / name, "smoke") for name in ("cut", "whole"))
     with pytest.raises(KeyboardInterrupt):
         do_work(list_work([BOTH], cut), cut, StopAfter(6))
-    assert cut.begun(ROBUST) and list_work([BOTH], cut) == (ROBUST, BOTH)
+    assert cut.has_begun(ROBUST) and list_work([BOTH], cut) == (ROBUST, BOTH)
     assert sum("epoch" in line for line in (cut.folder(ROBUST) / "epochs.jsonl").read_text().splitlines()) == 1
     for one in (cut, whole):
         done(one, BOTH)
@@ -166,13 +166,13 @@ def test_what_exhibits_want_of_epochs_is_measured_while_training(
     forget_jobs()
     done(store, each)
     assert store.has(BOTH)  # the same job
-    found = store.found(each)
+    found = store.read_result(each)
     assert len(found.each) == len(found.entropies) == 2 and found.evidence is not None
     for name in each.conditions:
         last, alone = found.each[-1][name], found.evidence.tally(name)
         assert last.correct.tolist() == alone.correct.tolist()
         assert found.entropies[-1][name] == pytest.approx(found.evidence.conditions[name].entropy.mean(), rel=1e-5)
-    own = store.found(ROBUST).epochs
+    own = store.read_result(ROBUST).epochs
     clean = audit(
         load_checkpoint(store.folder(ROBUST) / "model.safetensors"), read_images(FEW, "train"), make_attacks(CLEAN)
     )
@@ -228,7 +228,7 @@ def test_pictures_are_those_of_the_audit(store: PaperStore, monkeypatch: pytest.
     monkeypatch.setattr(paper_jobs, "list_pictures", lambda m: (int(data.ids[7]), 10**9))
     forget_jobs()
     done(store, wanted)
-    found = store.found(wanted)
+    found = store.read_result(wanted)
     assert [one.id for one in found.pictures] == [int(data.ids[7]), int(data.ids[0])]  # the other is not here
     assert found.evidence is not None
     for one in found.pictures:

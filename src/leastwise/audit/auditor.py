@@ -102,7 +102,7 @@ class Auditor:
     def key(self) -> str:
         return recipe_key(self.recipe)
 
-    def prepared(self, data: Dataset, form: Form | None = None) -> Prepared:
+    def prepare_model(self, data: Dataset, form: Form | None = None) -> Prepared:
         """The model as attacks will use it: in the given form, or in the fastest one if there is enough to do.
 
         Whether a trial is worth its seconds is decided by counts, never by the clock.
@@ -123,7 +123,7 @@ class Auditor:
     def audit_in_one_piece(self, data: Dataset, form: Form) -> Evidence:
         """The evidence of few examples, at once and in memory; long audits are jobs (`leastwise.jobs`)."""
         with inference(self.model):
-            prepared = self.prepared(data, form)
+            prepared = self.prepare_model(data, form)
             everything = np.argsort(data.ids)
             records = {
                 name: self.attack_piece(name, data, everything, crafted_on=prepared.model)
@@ -154,8 +154,8 @@ class Auditor:
         for number, batch in enumerate(data.batches(self.batch_size, positions)):
             x, y, ids = Batch(*(part.to(self.device) for part in batch))
             before = partial(listen_inside, listen, int(so_far.n.sum()))
-            with told_meanwhile(crafted_on, most, len(y), heard=before):
-                z, outcome = self.attacked(name, attack, x, y=y, ids=ids, crafted_on=crafted_on)
+            with report_meanwhile(crafted_on, most, len(y), heard=before):
+                z, outcome = self.attack_batch(name, attack, x, y=y, ids=ids, crafted_on=crafted_on)
             check_finite(z, outcome, y, name=name, classes=data.names)
             so_far = so_far + Tally.count(y, z.argmax(dim=1) == y, data.k)
             if self.recipe.images:
@@ -169,7 +169,7 @@ class Auditor:
         with torch.no_grad():
             return self.model((255 * x_adv).round() / 255)
 
-    def attacked(
+    def attack_batch(
         self, name: str, attack: Attack, x: Images, *, y: Labels, ids: Labels, crafted_on: Classifier
     ) -> tuple[Logits, Outcome]:
         """The outcome, and the logits of the model as given at the points the attack returned.
@@ -233,7 +233,7 @@ def make_auditor(
 
 
 @contextmanager
-def told_meanwhile(
+def report_meanwhile(
     model: Classifier, most: Passes | None, images: int, *, heard: Callable[[float], None]
 ) -> Iterator[None]:
     """While a batch is attacked, now and then: how many of its images the passes so far are enough for."""

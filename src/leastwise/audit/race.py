@@ -41,14 +41,14 @@ def check(data: Dataset) -> None:
         raise ValueError(f"a race needs images of at least two classes, but saw {present}: name more with --only")
 
 
-def lanes(auditor: Auditor, data: Dataset) -> list["np.ndarray"]:
+def order_by_class(auditor: Auditor, data: Dataset) -> list["np.ndarray"]:
     """The positions of every class's images, in an order drawn from the seed: no image twice, each as good as any."""
     order = random_order(torch.from_numpy(data.ids), auditor.recipe.seed, "race").numpy()
     labels = data.labels[order]
     return [order[labels == c] for c in range(data.k)]
 
 
-def attacked(auditor: Auditor, data: Dataset, crafted_on: Classifier) -> Attacked:
+def attack_here(auditor: Auditor, data: Dataset, crafted_on: Classifier) -> Attacked:
     """Attack the images of a round, all classes in shared batches."""
     ((name, _),) = auditor.recipe.conditions
 

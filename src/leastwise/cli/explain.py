@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 from rich.console import Console
 
-from leastwise.cli.options import TargetOptions, class_of, echo
+from leastwise.cli.options import TargetOptions, echo, parse_class
 from leastwise.report.text import Screen, say
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def read_removed(text: str) -> dict[str, "Evidence"]:
 
 def class_number(cls: str, names: Sequence[str]) -> int:
     """The number of a class that the user gave by name or by number."""
-    wanted = class_of(cls, names)
+    wanted = parse_class(cls, names)
     number = names.index(wanted) if wanted in names else wanted
     if isinstance(number, str) or number >= len(names):
         raise ValueError(f"there is no class {cls!r}: choose {', '.join(names)}")

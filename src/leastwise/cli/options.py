@@ -148,7 +148,9 @@ class TargetOptions:
         if self.per_class:
             data = data.take(self.per_class)
         if self.only:
-            data = chosen(data, [class_of(name.strip(), data.names) for name in self.only.split(",")], self.model)
+            data = keep_classes_of(
+                data, [parse_class(name.strip(), data.names) for name in self.only.split(",")], self.model
+            )
         if self.groups:
             data = data.with_groups(read_groups(Path(self.groups), data.names))
         device = choose_device(self.device, threads or self.threads)
@@ -187,7 +189,7 @@ class TargetOptions:
         return {"model": self.model, "data": self.data} | ({"arch": self.arch} if self.arch else {})
 
 
-def chosen(data: "Dataset", classes: Sequence[int | str], model: str) -> "Dataset":
+def keep_classes_of(data: "Dataset", classes: Sequence[int | str], model: str) -> "Dataset":
     """Images of some classes. For a checkpoint that was trained on just these they are the only classes there are."""
     from leastwise.models.load.checkpoint import read_own_classes
 
@@ -196,7 +198,7 @@ def chosen(data: "Dataset", classes: Sequence[int | str], model: str) -> "Datase
     return data.keep(own) if set(own) == {data.names[data.index(c)] for c in classes} else some
 
 
-def class_of(text: str, names: Sequence[str]) -> int | str:
+def parse_class(text: str, names: Sequence[str]) -> int | str:
     """A class by its name, or else by its number."""
     return int(text) if text.isdecimal() and text not in names else text
 
@@ -263,11 +265,11 @@ class ExecutorOptions:
             yield LOCAL
             return
         try:
-            from leastwise.jobs.dask.cluster import connected, processors
+            from leastwise.jobs.dask.cluster import connect_cluster, processors
         except ImportError:
             raise ValueError("Dask is not installed: pip install 'leastwise[cluster]'") from None
         folder = Path(self.tls) if self.tls else None
         count = 0 if self.scheduler else self.workers or processors()
         limit = parse_seconds(self.shard_limit, "--shard-limit")
-        with connected(self.scheduler, count, folder, plain=self.plain_tcp, limit=limit) as executor:
+        with connect_cluster(self.scheduler, count, folder, plain=self.plain_tcp, limit=limit) as executor:
             yield executor

@@ -121,7 +121,7 @@ def show_work(
     """What is there, what is left, and about how long that takes."""
     from leastwise import __version__
     from leastwise.papers.estimate import count_passes
-    from leastwise.papers.outline import counted, missing, short
+    from leastwise.papers.outline import count_in_words, missing, short
     from leastwise.papers.recipes import trainings
     from leastwise.papers.reproduce import count_versions
     from leastwise.papers.scales import scale
@@ -129,14 +129,14 @@ def show_work(
 
     everything = tuple(dict.fromkeys((*trainings(recipes), *recipes)))
     say(console, f"scale      {store.scale}: {scale(store.scale).about}")
-    say(console, f"in all     {counted(everything)}, each once for all exhibits")
-    say(console, f"is there   {counted(one for one in everything if store.has(one))}, in {store.root}")
+    say(console, f"in all     {count_in_words(everything)}, each once for all exhibits")
+    say(console, f"is there   {count_in_words(one for one in everything if store.has(one))}, in {store.root}")
     for version, number in count_versions(everything, store, __version__).items():
         say(console, f"           {number} of them made with leastwise {version}; this is {__version__}")
     if not work:
         say(console, "left       nothing")
         return
-    say(console, f"left       {counted(work)}, {short(sum(map(count_passes, work)))} passes of single images")
+    say(console, f"left       {count_in_words(work)}, {short(sum(map(count_passes, work)))} passes of single images")
     seconds = sum(map(speed.seconds, work))
     say(console, f"takes      about {duration(seconds)}, by a few steps of each network timed just now; attacks")
     say(console, "           may end much earlier than they are counted here")

@@ -168,9 +168,9 @@ def settle_choices(
     kept = None if folder is None else read_manifest(folder)
     if kept is not None:
         torch.set_num_threads(kept.threads)
-        prepared, batch_size = auditor.prepared(data, kept.form), kept.batch_size
+        prepared, batch_size = auditor.prepare_model(data, kept.form), kept.batch_size
     else:
-        prepared, batch_size = auditor.prepared(data, form), auditor.batch_size
+        prepared, batch_size = auditor.prepare_model(data, form), auditor.batch_size
         if folder is not None:
             chosen = {"form": asdict(prepared.form), "gain": round(prepared.gain, 3)}
             write_json(folder / MANIFEST, chosen | {"batch_size": batch_size, "threads": torch.get_num_threads()})

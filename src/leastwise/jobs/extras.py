@@ -63,7 +63,7 @@ def take_picture(auditor: Auditor, data: Dataset, position: int) -> Picture:
     pixels, logits = {}, {}
     for name, attack in auditor.recipe.conditions:
         with inference(auditor.model):
-            z, outcome = auditor.attacked(name, attack, x, y=y, ids=ids, crafted_on=auditor.model)
+            z, outcome = auditor.attack_batch(name, attack, x, y=y, ids=ids, crafted_on=auditor.model)
         pixels[name], logits[name] = outcome.x_adv[0].cpu().numpy(), z[0].cpu().numpy()
     return Picture(int(ids[0]), pixels, logits)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from leastwise import __version__
 from leastwise.audit.auditor import AuditEvent, Auditor
-from leastwise.audit.race import Attacked, RaceRecipe, Survived, check, facts, lanes, race
+from leastwise.audit.race import Attacked, RaceRecipe, Survived, check, facts, order_by_class, race
 from leastwise.core.files import write_json
 from leastwise.core.recipe import recipe_key, to_plain_json
 from leastwise.data.dataset import Dataset
@@ -83,7 +83,7 @@ class RaceTask:
                 assert ledger is not None
                 work = settle_choices(self.auditor, self.data, self.folder, form=self.form, listen=listen)
                 attack = remember_rounds(attack_rounds(work, executor), ledger)
-                for found in race(self.recipe, lanes(self.auditor, self.data), attack):
+                for found in race(self.recipe, order_by_class(self.auditor, self.data), attack):
                     rounds.append(found)
                     listen(found)
             write_json(self.result, facts(rounds, self.data, self.auditor, recipe=self.recipe))

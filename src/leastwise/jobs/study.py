@@ -65,11 +65,11 @@ def read_study(path: Path) -> StudyPlan:
             found[name] = of_kind(content[name], str, name)
     for name in ("models", "methods"):
         if name in content:
-            found[name] = tuple(of_kind(value, str, name) for value in listed(content[name]))
+            found[name] = tuple(of_kind(value, str, name) for value in as_list(content[name]))
     if "eps" in content:
-        found["eps"] = tuple(radius(value) for value in listed(content["eps"]))
+        found["eps"] = tuple(radius(value) for value in as_list(content["eps"]))
     if "seeds" in content:
-        found["seeds"] = tuple(of_kind(value, int, "seeds") for value in listed(content["seeds"]))
+        found["seeds"] = tuple(of_kind(value, int, "seeds") for value in as_list(content["seeds"]))
     for name in ("train", "audit"):
         found[name] = of_kind(content.get(name, {}), dict, name)
     study = StudyPlan(**found)
@@ -95,7 +95,7 @@ def check_keys(given: Mapping[str, Any], known: Sequence[str], where: str) -> No
             raise ValueError(f"{where} has a key {key!r} that means nothing: {did_you_mean(key, known)}")
 
 
-def listed(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 

@@ -40,7 +40,7 @@ def under(recipe: Recipe, store: PaperStore, named: set[Recipe], *, indent: str)
 def line(recipe: Recipe, store: PaperStore, named: set[Recipe]) -> str:
     again = " (see above)" if recipe in named else ""
     named.add(recipe)
-    state = "done" if store.has(recipe) else "begun" if store.begun(recipe) else "to do"
+    state = "done" if store.has(recipe) else "begun" if store.has_begun(recipe) else "to do"
     return f"{about(recipe)} [{state}] {store.folder(recipe).name}{again}"
 
 
@@ -72,7 +72,7 @@ def missing(recipes: Iterable[Recipe], store: PaperStore) -> Iterator[str]:
         yield f"networks of others are not here: put {', '.join(absent)} under {folder}, as {Path(absent[0]).name}.pt"
 
 
-def counted(recipes: Iterable[Recipe]) -> str:
+def count_in_words(recipes: Iterable[Recipe]) -> str:
     recipes = tuple(recipes)
     audits = sum(isinstance(recipe, Measured) for recipe in recipes)
     return f"{plural(len(recipes) - audits, 'training')} and {plural(audits, 'audit')}"

@@ -123,7 +123,7 @@ def collect_results(
         whole = {name for name, parts in there.items() if parts and all(parts.values())}
         shown = tuple(one for one in paper.exhibits if one.id in chosen | whole)
         wanted = dict.fromkeys(recipe for parts in there.values() for recipe, has in parts.items() if has)
-        found.append(PaperResults(paper, shown, {recipe: store.found(recipe) for recipe in wanted}, failed))
+        found.append(PaperResults(paper, shown, {recipe: store.read_result(recipe) for recipe in wanted}, failed))
     return tuple(found)
 
 

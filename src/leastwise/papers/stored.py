@@ -80,7 +80,7 @@ class PaperStore:
             return False
         return isinstance(recipe, Trained) or not recipe.each_epoch or bool(self.each_epoch(recipe))
 
-    def begun(self, recipe: Recipe) -> bool:
+    def has_begun(self, recipe: Recipe) -> bool:
         return not self.has(recipe) and self.store.has_begun(make_job(recipe))
 
     def version(self, recipe: Recipe) -> str:
@@ -88,7 +88,7 @@ class PaperStore:
         folder = self.find(recipe)
         return "" if folder is None else str((read_claim(folder) or {}).get("leastwise", ""))
 
-    def found(self, recipe: Recipe) -> RecipeResult:
+    def read_result(self, recipe: Recipe) -> RecipeResult:
         """A finished result."""
         folder = self.folder(recipe)
         if isinstance(recipe, Trained):

@@ -283,7 +283,7 @@ SETTINGS = {
 
 
 @contextmanager
-def connected(
+def connect_cluster(
     scheduler: str = "",
     workers: int = 0,
     tls: Path | None = None,
@@ -301,7 +301,7 @@ def connected(
     # What the scheduler says of dead workers is told by the outcome; a task that is set aside is reported.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     with dask.config.set({} if scheduler else SETTINGS):
-        with attached(scheduler, safe, patience) if scheduler else started(workers or 1, safe) as client:
+        with attach_client(scheduler, safe, patience) if scheduler else start_workers(workers or 1, safe) as client:
             executor = DaskExecutor(client, limit, patience)
             try:
                 yield executor
@@ -310,7 +310,7 @@ def connected(
 
 
 @contextmanager
-def attached(address: str, safe: Security | None, patience: float) -> Iterator[Client]:
+def attach_client(address: str, safe: Security | None, patience: float) -> Iterator[Client]:
     try:
         client = Client(address, security=safe, timeout=10, set_as_default=False)
     except (OSError, TypeError, ValueError) as error:  # Dask: no answer, no certificate, no such protocol
@@ -328,7 +328,7 @@ def attached(address: str, safe: Security | None, patience: float) -> Iterator[C
 
 
 @contextmanager
-def started(workers: int, safe: Security | None) -> Iterator[Client]:
+def start_workers(workers: int, safe: Security | None) -> Iterator[Client]:
     """A cluster on this machine, on the loopback interface only, one thread for each worker."""
     with LocalCluster(
         n_workers=workers,
