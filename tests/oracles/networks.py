@@ -8,9 +8,11 @@ import numpy as np
 from torch import Tensor, nn
 
 from leastwise.core.types import Images, Labels
+from leastwise.data.dataset import Dataset
 from leastwise.data.loading import load
 from leastwise.models.classifier import Classifier, wrap
-from leastwise.models.load.checkpoint import read_torch
+from leastwise.models.load.dispatch import load_model
+from leastwise.models.load.torch_file import read_torch
 
 
 def convolutional(channels: int, inside: int) -> nn.Module:
@@ -77,6 +79,28 @@ def cifar_network(folder: Path, name: str) -> Classifier:
         case "salman_cifar_cnn_small_NOR":
             return loaded(convolutional(3, 2048), nets / f"{name}.pth", CIFAR_MEAN, (0.2023, 0.1994, 0.2010))
     raise AssertionError(name)
+
+
+CIFAR = ("cifar_resnet2b", "cifar_wide_kw", "salman_cifar_cnn_small_NOR")
+
+
+def public_network(folder: Path, name: str) -> tuple[Classifier, Dataset, tuple[float, ...]]:
+    """A network, 200 test images, and two radii at which some of them survive."""
+    cifar10 = folder / "cifar10_test_first2000.npz"
+    match name:
+        case "mnist_cnn_a_adv":
+            return mnist_cnn(folder), load(str(folder / "mnist_test.npz")).take(20), (0.1, 0.3)
+        case "akamaster":  # the layout of its file says how images are normalised
+            data = load(str(cifar10)).take(20)
+            file = str(folder / "nets" / "akamaster_cifar10_resnet20.th")
+            return load_model(file, data.shape, data.names, arch="resnet20"), data, (0.5 / 255, 8 / 255)
+        case "chenyaofo":
+            data = load(str(folder / "cifar100_test.npz")).take(2)
+            file, mean = str(folder / "nets" / "chenyaofo_cifar100_resnet20.pth"), (0.5070, 0.4865, 0.4409)
+            std = (0.2673, 0.2564, 0.2761)
+            model = load_model(file, data.shape, data.names, arch="resnet20-b", mean=mean, std=std)
+            return model, data, (0.5 / 255, 8 / 255)
+    return cifar_network(folder, name), load(str(cifar10)).take(20), (2 / 255, 8 / 255)
 
 
 def points(test_data: Path, name: str, number: int) -> tuple[Classifier, Images, Labels, Labels]:
