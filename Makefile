@@ -14,13 +14,14 @@ TEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --num
 # Benchmarks use networks that others trained, where a folder with them is at hand.
 bench: export LEASTWISE_TEST_DATA ?= $(shell .ci/test-data)
 
-.PHONY: help setup demo smoke test test-slow test-faults lint check bench bench-cluster bench-prepare bench-train same-bits
+.PHONY: help setup demo smoke campaign test test-slow test-faults lint check bench bench-cluster bench-prepare bench-train bench-race same-bits
 .PHONY: walks listing screenshots docs clean
 
 help:
 	@echo "make setup   create .venv with what a user needs"
 	@echo "make demo    the whole story in three minutes, on embedded data"
 	@echo "make smoke   every table and figure of four papers on embedded data: shows that everything runs"
+	@echo "make campaign   what is missing of the papers on real data, the most wanted first, with two processes"
 	@echo "make test    all tests but the slow ones (make test-slow runs those)"
 	@echo "make test-faults   kill, freeze, fill and fuzz; prints what was lost"
 	@echo "make lint    format, lint, types, layers"
@@ -29,6 +30,7 @@ help:
 	@echo "make bench-cluster   two workers against one"
 	@echo "make bench-prepare   step time of given and prepared networks"
 	@echo "make bench-train   a training step against the way released code takes it"
+	@echo "make bench-race   what races and audits in two phases cost, and how often they are right"
 	@echo "make same-bits REV=main   training losses and weights of two revisions, bit for bit"
 	@echo "make listing   what \`leastwise list\` shows, written anew from the registries"
 	@echo "make walks   how many modules and calls four commands pass through"
@@ -56,6 +58,12 @@ demo: $(STAMP)-user
 # Batches of ten images: a second thread would only be waited for.
 smoke: $(STAMP)-user
 	OMP_NUM_THREADS=1 $(BIN)/leastwise reproduce benz2021 tian2021 ahn tradeoff2022 --scale smoke
+
+# What is missing of the papers at scale lite, the most wanted first: two processes of one thread each, until nothing is
+# left. Stopped at any moment, the same command goes on.
+campaign: $(STAMP)-user
+	OMP_NUM_THREADS=1 nice $(BIN)/leastwise reproduce --scale lite --next 100000 --threads 1 & \
+	OMP_NUM_THREADS=1 nice $(BIN)/leastwise reproduce --scale lite --next 100000 --threads 1; wait
 
 test: $(STAMP)-test $(STAMP)-torchattacks
 	$(TEST) -m "not slow and not faults"
@@ -92,6 +100,9 @@ bench-prepare: $(STAMP)-bench
 
 bench-train: $(STAMP)-bench
 	$(BIN)/python benchmarks/train.py
+
+bench-race: $(STAMP)-bench
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/race.py
 
 REV ?= main
 same-bits: $(STAMP)-test

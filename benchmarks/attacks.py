@@ -32,7 +32,7 @@ from leastwise.attacks.autoattack import make_autoattack
 from leastwise.attacks.base import Attack
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Linf
-from leastwise.audit.auditor import MOST_IMAGES, usual_batch
+from leastwise.audit.sizes import MOST_IMAGES, usual_batch
 from leastwise.cli.demo_story import EPS, make_jobs
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels
@@ -118,7 +118,11 @@ def robust_network(images: int) -> Subject:
     task = prepare_training(job, Path("results/bench") / job.data.name)
     if not task.finished:
         task.run(
-            lambda e: print(f"  epoch {e.number}: {e.robust.overall:.1%} robust") if isinstance(e, Epoch) else None
+            lambda e: (
+                print(f"  epoch {e.number}: {e.attacked.overall:.1%} right under attack")
+                if isinstance(e, Epoch)
+                else None
+            )
         )
     x, y, _ = data.batch(np.arange(min(images, len(data))))
     return Subject("bn_robust", load_checkpoint(task.weights), x, y, eps)

@@ -2,11 +2,14 @@
 
     python -m scripts.listing
 
-The file saves the verb from importing torch. It is the same on every machine: whether a data set is here is not in it.
+The file saves the verb from importing torch. Verdicts on claims are those of the pages under results/lite. It is the
+same on every machine: whether a data set is here is not in it.
 """
 
 import json
 from typing import Any
+
+from scripts.lite_tables import summarise_verdicts
 
 from leastwise.attacks.registry import NAMES
 from leastwise.attacks.threats import Linf
@@ -17,6 +20,7 @@ from leastwise.data.corrupt.registry import CORRUPTIONS
 from leastwise.data.registry import SOURCES
 from leastwise.data.source import Source, describe_origin
 from leastwise.models.zoo.registry import ARCHITECTURES, PARTS, Architecture
+from leastwise.papers.claims.table import CLAIMS
 from leastwise.papers.cost import costs_by_scale
 from leastwise.papers.exhibit import Exhibit
 from leastwise.papers.outline import short
@@ -40,9 +44,14 @@ def listing_text() -> str:
 
 def make_listing() -> dict[str, list[dict[str, Any]]]:
     """Names, what they stand for and facts of less importance, by topic."""
+    said = summarise_verdicts()
     return {
         "attacks": [entry(r.spelling, r.about, r.paper, f"cost per image: {r.cost}") for r in NAMES],
         "augmentations": [entry(name, a.about) for name, a in AUGMENTATIONS.items()],
+        "claims": [
+            entry(name, claim.statement, ", ".join(claim.papers), f"measured on two cores: {said[name]}")
+            for name, claim in CLAIMS.items()
+        ],
         "corruptions": [entry(name, kind.about, kind.family) for name, kind in CORRUPTIONS.items()],
         "data": [data_entry(name, source) for name, source in SOURCES.items()],
         "methods": [

@@ -3,7 +3,8 @@
     python -m scripts.lite_tables
 
 A comment such as `<!-- tian2021/table5; rows CIFAR-10, CIFAR-100; columns * CV* -->` stands before each table and says
-what is in it; `<!-- claims -->` stands before the table of verdicts. Patterns are separated by commas, and *
+what is in it; `<!-- claims -->` stands before the table of verdicts, and `<!-- findings C7, C8 -->` before one of every
+number that decides some claims. Patterns are separated by commas, and *
 stands for anything. A test holds the page to what this writes.
 """
 
@@ -33,6 +34,8 @@ def fill_tables(text: str) -> str:
 def make_rows(what: str) -> list[str]:
     if what == "claims":
         return claim_rows()
+    if what.startswith("findings "):
+        return finding_rows(patterns(what.removeprefix("findings ")))
     exhibit, *choices = (part.strip() for part in what.split(";"))
     wanted = {kind: rest for kind, _, rest in (choice.partition(" ") for choice in choices)}
     rows, columns = (patterns(wanted.get(kind, "*")) for kind in ("rows", "columns"))
@@ -60,17 +63,51 @@ def format_line(line: Line) -> str:
 
 
 def claim_rows() -> list[str]:
-    """Every claim with how many of the cases that were measured decide it, over all papers."""
-    found: dict[str, dict[tuple[str, str], str]] = {}
+    """Every claim with how many of the cases that were measured decide it, part by part, over all papers."""
+    said = summarise_verdicts()
+    return markdown(
+        ["", "claim", "at this scale"], [[name, claim.statement, said[name]] for name, claim in CLAIMS.items()]
+    )
+
+
+def summarise_verdicts() -> dict[str, str]:
+    """What the pages say of each claim: of its parts one by one, and what was not measured."""
+    found: dict[str, dict[str, dict[tuple[str, str, str], str]]] = {
+        name: {part: {} for part in claim.parts} for name, claim in CLAIMS.items()
+    }
     for paper in PAPERS:
         for line in read_lines(PAGES / paper / "claims.csv"):
-            found.setdefault(line["claim"], {})[line["exhibit"], line["measured on"]] = line["verdict"]
-    measured = {claim: [v for v in cases.values() if v != NOT_MEASURED] for claim, cases in found.items()}
-    said = {claim: count_verdicts(cases) if cases else NOT_MEASURED for claim, cases in measured.items()}
-    return markdown(
-        ["", "claim", "at this scale"],
-        [[name, claim.statement, said.get(name, NOT_MEASURED)] for name, claim in CLAIMS.items()],
-    )
+            case = (paper, line["exhibit"], line["measured on"])
+            if line["verdict"] != NOT_MEASURED:
+                found[line["claim"]][line["part"]][case] = line["verdict"]
+    return {name: "; ".join(say_part(part, cases) for part, cases in parts.items()) for name, parts in found.items()}
+
+
+def say_part(part: str, cases: dict[tuple[str, str, str], str]) -> str:
+    said = count_verdicts(tuple(cases.values())) if cases else NOT_MEASURED
+    return f"{part}: {said}" if part else said
+
+
+def finding_rows(claims: tuple[str, ...]) -> list[str]:
+    """Every number that speaks to some claims, with its interval and its verdict."""
+    rows = [
+        [
+            f"{line['claim']} {line['part']}".strip(),
+            *(line[name] for name in ("exhibit", "measured on", "what")),
+            format_finding(line),
+            line["verdict"],
+        ]
+        for paper in PAPERS
+        for line in read_lines(PAGES / paper / "claims.csv")
+        if matches_any(line["claim"], claims) and line["verdict"] != NOT_MEASURED
+    ]
+    return markdown(["claim", "exhibit", "measured on", "number", "value", "verdict of the case"], rows)
+
+
+def format_finding(line: Line) -> str:
+    """A value with its interval and unit."""
+    value, low, high = (line[name] and format_cell(float(line[name]), 2) for name in ("value", "low", "high"))
+    return f"{value}{f' [{low}, {high}]' if low else ''} {line['unit']}".strip()
 
 
 def markdown(head: list[str], body: Iterable[list[str]]) -> list[str]:

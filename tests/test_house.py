@@ -56,8 +56,7 @@ MANY_POSITIONS = {
     *(f"data/corrupt/digital.py:{name}" for name in ("saturate", "elastic_transform")),
     *(f"data/corrupt/weather.py:{name}" for name in ("fog", "frost", "snow", "spatter")),
     "papers/judge.py:judge_widening",
-    "papers/ahn/verdicts.py:judge_fairness",
-    "papers/tradeoff2022/verdicts.py:judge_lift",
+    *(f"papers/tradeoff2022/verdicts.py:{name}" for name in ("judge_average", "judge_lift", "judge_similarity")),
     # Called with an estimate: (what, *(value, low, high)).
     "papers/claims/base.py:above",
     "papers/claims/base.py:below",

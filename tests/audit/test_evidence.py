@@ -1,7 +1,6 @@
 """Evidence: what is recorded is what the logits say; files round-trip, merge in any order and refuse damage."""
 
 import json
-import lzma
 import os
 from dataclasses import fields, replace
 from itertools import permutations
@@ -17,9 +16,10 @@ from leastwise.attacks.naming import Threat
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.registry import make_attack
 from leastwise.attacks.threats import Linf
-from leastwise.audit.auditor import AuditEvent, Meanwhile, Ready, Step, make_auditor, usual_batch
-from leastwise.audit.evidence import EVIDENCE_FILE, PACKED_FILE, Evidence, load_evidence, merge_evidence, pack_evidence
+from leastwise.audit.auditor import AuditEvent, Meanwhile, Ready, Step, make_auditor
+from leastwise.audit.evidence import EVIDENCE_FILE, Evidence, load_evidence, merge_evidence
 from leastwise.audit.record import Record
+from leastwise.audit.sizes import usual_batch
 from leastwise.core.noise import Noise
 from leastwise.data.dataset import Dataset
 from leastwise.jobs.audit_task import AuditTask, audit
@@ -124,17 +124,6 @@ def test_save_and_load_round_trip(evidence: Evidence, tmp_path: Path) -> None:
     evidence.save(tmp_path / EVIDENCE_FILE)
     assert equal(load_evidence(tmp_path / EVIDENCE_FILE), evidence) and equal(load_evidence(tmp_path), evidence)
     load_evidence(tmp_path).verify()
-
-
-def test_packed_evidence_is_read_as_it_was_and_damage_is_refused(evidence: Evidence, tmp_path: Path) -> None:
-    evidence.save(tmp_path / EVIDENCE_FILE)
-    pack_evidence(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == [PACKED_FILE] and equal(load_evidence(tmp_path), evidence)
-    content = (tmp_path / PACKED_FILE).read_bytes()
-    for damaged in (content[:-20], b"no archive", lzma.compress(b"{}")):
-        (tmp_path / PACKED_FILE).write_bytes(damaged)
-        with pytest.raises(ValueError, match=r"is damaged or was edited|is not evidence"):
-            load_evidence(tmp_path)
 
 
 def shards(model: Classifier, data: Dataset) -> list[Evidence]:

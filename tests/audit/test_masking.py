@@ -17,7 +17,7 @@ from leastwise.attacks.threats import Linf
 from leastwise.audit.auditor import Conditions
 from leastwise.audit.evidence import Evidence
 from leastwise.audit.masking import find_signs, masking_sentences, restart_sentences
-from leastwise.audit.record import ClassMatrix, ExampleFloats, ExampleInts, ReachedCounts, Record
+from leastwise.audit.record import ClassSums, ExampleFloats, ExampleInts, ReachedCounts, Record
 from leastwise.core.recipe import canonical_json
 from leastwise.core.types import Images
 from leastwise.data.dataset import Dataset
@@ -44,7 +44,7 @@ def made_up(conditions: Conditions, right: dict[str, list[int]], by: int = 0) ->
         kinds: dict[object, object] = {
             ExampleInts: whole,
             ExampleFloats: real,
-            ClassMatrix: square,
+            ClassSums: square,
             ReachedCounts: pairs,
             int: 0,
         }

@@ -1,6 +1,5 @@
 """Data surgery: closed forms of blends and steps, ids that stay, and images that really do what they are built for."""
 
-import itertools
 import math
 
 import numpy as np
@@ -12,13 +11,13 @@ from torch import nn
 from leastwise.attacks.goals import Goal, Match, Targeted
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import L2, Zero
+from leastwise.audit.segmentation import ObjectPrior, segment_objects
 from leastwise.audit.surgery import (
     Features,
     choose_targets,
     colour_backgrounds,
     draw_below,
     draw_partners,
-    estimate_masks,
     keep_two_classes,
     make_targeted_set,
     match_features,
@@ -35,6 +34,7 @@ from leastwise.models.classifier import Classifier, inference
 from leastwise.models.zoo.registry import build
 from leastwise.training.loop import fit
 from leastwise.training.recipe import Training
+from tests.audit.scenes import scenes
 from tests.conftest import SHAPE, K, random_linear
 
 
@@ -172,59 +172,14 @@ def test_backgrounds_refuse_nonsense(unbalanced: Dataset) -> None:
         replace_background(unbalanced, np.full((n, h, w), 255, np.uint8))
     with pytest.raises(ValueError, match="3 numbers"):
         replace_background(unbalanced, colour=(1.0,))
-    with pytest.raises(ValueError, match=r"but saw 1\.5"):
-        replace_background(unbalanced, size=1.5)
 
 
-def scenes(n: int, h: int = 32, w: int = 32) -> tuple[np.ndarray, np.ndarray]:
-    """Noisy ellipses near the centre before a background whose halves have two colours; images and true masks."""
-    rng = np.random.default_rng(5)
-    i, j = np.mgrid[:h, :w]
-    images, masks = np.empty((n, 3, h, w)), np.empty((n, h, w), dtype=bool)
-    for number in range(n):
-        back, front = rng.uniform(0, 1, (2, 3)), rng.uniform(0, 1, 3)
-        while min(np.linalg.norm(front - colour) for colour in back) < 0.5:
-            front = rng.uniform(0, 1, 3)
-        (y, x), (a, b) = rng.uniform(0.42, 0.58, 2) * (h, w), rng.uniform(0.25, 0.4, 2) * (h, w)
-        masks[number] = ((i - y) / a) ** 2 + ((j - x) / b) ** 2 < 1
-        behind = np.where(i[None] < h / 2, back[0][:, None, None], back[1][:, None, None])
-        images[number] = np.where(masks[number], front[:, None, None], behind)
-    noisy = images + 0.05 * rng.standard_normal(images.shape)
-    return np.rint(255 * noisy.clip(0, 1)).astype(np.uint8), masks
-
-
-def test_estimated_masks_find_objects_of_known_size() -> None:
-    """Given its true size, an ellipse is found with a mean overlap (intersection over union) above 0.8."""
-    images, truth = scenes(40)
-    overlaps = []
-    for image, mask in zip(images, truth, strict=True):
-        found = estimate_masks(image[None], float(mask.mean()))[0]
-        overlaps.append((found & mask).sum() / (found | mask).sum())
-    assert np.mean(overlaps) > 0.8 and min(overlaps) > 0.6
-
-
-def test_estimated_masks_have_the_asked_size_are_nested_and_ignore_the_batch() -> None:
-    images, _ = scenes(5, 32, 28)
-    sizes = (0.1, 0.3, 0.5, 0.8)
-    masks = [estimate_masks(images, size) for size in sizes]
-    for size, mask in zip(sizes, masks, strict=True):
-        assert (mask.sum(axis=(1, 2)) == round(size * 32 * 28)).all()
-    assert all((small <= large).all() for small, large in itertools.pairwise(masks))
-    assert np.array_equal(estimate_masks(images[[3]], 0.3)[0], masks[1][3])
-
-
-def test_a_flat_image_gets_a_disc_in_the_middle() -> None:
-    (mask,) = estimate_masks(np.full((1, 3, 32, 32), 77, np.uint8), 0.2)
-    i, j = np.mgrid[:32, :32] - 15.5
-    distance = np.hypot(i, j)
-    assert distance[mask].max() <= distance[~mask].min() + 1e-9
-
-
-def test_backgrounds_are_estimated_when_no_masks_are_given() -> None:
-    images, _ = scenes(9)
-    data = Dataset.of(images, np.arange(9) % 3)
-    answer = np.where(estimate_masks(images, 0.4)[:, None], images, 255)
-    assert np.array_equal(pixels(replace_background(data, size=0.4)), answer)
+def test_backgrounds_are_found_when_no_masks_are_given() -> None:
+    images, _ = scenes(4)
+    data = Dataset.of(images, np.arange(4) % 3)
+    for prior in (ObjectPrior(), ObjectPrior(0.6)):
+        answer = np.where(segment_objects(images, prior)[:, None], images, 255)
+        assert np.array_equal(pixels(replace_background(data, prior=prior)), answer)
 
 
 # Goals.

@@ -30,6 +30,7 @@ def test_a_small_demo_says_everything_once_and_is_reused(tmp_path: Path) -> None
         "pgd-at, eps 0.1",
         "faal, eps 0.1",
         "worst class",
+        "as measured",
         "CV (points²)",
         "MCD (points)",
     ):

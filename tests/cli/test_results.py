@@ -15,7 +15,8 @@ from leastwise.report.export import table_latex, table_markdown
 from leastwise.report.results import open_results, shorten_names
 from leastwise.report.summary import summarise
 from leastwise.report.terminal.comparison import change_cells
-from leastwise.statistics.intervals import exact_interval
+from leastwise.statistics.extremes import PairedCounts, change_of_minimum
+from leastwise.statistics.intervals import adjust_holm, exact_interval
 from leastwise.statistics.paired import compare_class_wise, compare_paired
 from leastwise.statistics.power import images_on_same_images
 from leastwise.statistics.seeds import compare_groups
@@ -99,21 +100,41 @@ def test_a_drop_is_paired_with_evidence_and_unpaired_with_a_summary(
     assert seen == 1 and "(automobile, paired)" in paired_line
     base = tmp_path / "summary.json"
     base.write_bytes(Path(results["a"], "summary.json").read_bytes())
-    seen, line, _ = run(capsys, "gate", fallen, f"drop(pgd20, {base}) <= 0.05")
-    assert seen == 3 and "unpaired" in line
+    seen, line, _ = run(capsys, "gate", fallen, f"drop(pgd20, {base}) <= 0.1")
+    assert seen == 3 and "unpaired" in line and "--keep FILE" in line.replace("\n", " ")
 
     def width(text: str) -> float:
         low, high = re.search(r"\[(-?[\d.]+), (-?[\d.]+)\]", text).groups()  # type: ignore[union-attr]
         return float(high) - float(low)
 
     assert width(paired_line) < width(line)
+    # The images that are right, kept in a small file, pair as the evidence does.
+    kept = tmp_path / "kept.json"
+    assert run(capsys, "gate", results["a"], "--keep", str(kept))[0] == 0 and kept.stat().st_size < 20_000
+    _, again, _ = run(capsys, "gate", fallen, f"drop(pgd20, {kept}) <= 0.05")
+    assert again.split("<= 0.05")[1] == paired_line.split("<= 0.05")[1]
+    cut = json.loads(kept.read_text())
+    kept.write_text(json.dumps(cut | {"id_steps": cut["id_steps"][:20]}))
+    assert run(capsys, "gate", fallen, f"drop(pgd20, {kept}) <= 0.05")[0] == 2
     assert run(capsys, "gate", str(base), "worst(pgd20) >= 0.1")[0] == 0
+
+
+def test_a_gate_for_one_look_says_when_it_is_asked_again_on_more_images(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    demand = "overall(pgd20) >= 0.1"
+    for n, warned in ((20, False), (20, False), (40, True)):
+        put(tmp_path / "grows", evidence(10, n))
+        code, out, _ = run(capsys, "gate", str(tmp_path / "grows"), demand)
+        assert code == 0 and ("asked before on 200 of the 400 images" in out.replace("\n", " ")) == warned
+    assert "asked before" not in run(capsys, "gate", str(tmp_path / "grows"), demand, "--anytime")[1]
 
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
         (["gate", "a"], "a gate needs a demand"),
+        (["gate", "a", "--keep", "x.npz"], "writes a .json file"),
         (["gate", "a", "wurst(pgd20) >= 1"], "'wurst', which is unknown"),
         (["gate", "a", "worst(pgd99) >= 0.1"], "pgd99"),
         (["gate", "a", "__import__('os').system('x') >= 1"], "'__import__', which is unknown"),
@@ -236,6 +257,37 @@ def test_a_missing_bound_is_not_shown_as_certainty() -> None:
     assert cell.plain.split() == ["+10.0", "–"]
 
 
+def test_changes_of_extremes_a_margin_and_the_correction_for_models(
+    results: dict[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "c.json"
+    sides = [results[name] for name in ("a", "a2", "b")]
+    code, out, _ = run(capsys, "compare", *sides, "-o", str(file), "--condition", "pgd20", "--margin", "20%")
+    made = json.loads(file.read_text())
+    near, far = (change["conditions"]["pgd20"] for change in made["changes"])
+    assert code == 0 and "cannot speak of another training" in out.replace("\n", " ")
+    assert all("cannot speak of other trainings" in change["speaks_of"] for change in made["changes"])
+    a, b = evidence(10, 200), evidence(10, 200, 0.3)
+    both = PairedCounts.count(a.correct("pgd20"), b.correct("pgd20"), a.labels.astype(np.int64), k=10)
+    lift = change_of_minimum(both)
+    told = far["extremes"]["worst"]
+    assert (told["value"], told["low"], told["high"]) == (lift.value, lift.low, lift.high)
+    assert far["extremes"]["rho"]["value"] == pytest.approx(made["models"][2]["rho"])
+    # Holm over the classes of both models together.
+    chances = [
+        one.p
+        for shift in (0.01, 0.3)
+        for one in compare_class_wise(
+            a.correct("pgd20"), evidence(10, 200, shift).correct("pgd20"), a.labels, k=10
+        ).classes
+        if one is not None
+    ]
+    assert [c["p_adjusted"] for m in (near, far) for c in m["classes"]] == adjust_holm(np.array(chances)).tolist()
+    assert all(c["not_worse"] for c in near["classes"]) and "shown to have lost less than 20 points" in out
+    refused = run(capsys, "compare", ",".join(sides[:2]), sides[2], "--margin", "3%")
+    assert refused[0] == 2 and "single models" in refused[2]
+
+
 def test_the_worst_class_of_a_group_is_one_class(
     results: dict[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -301,6 +353,21 @@ def test_power_says_what_the_formulas_say(capsys: pytest.CaptureFixture[str]) ->
         in run(capsys, "power", "5%", "--between", "classes", "--accuracy", "20%")[1]
     )
     assert "threshold of 25 %" in run(capsys, "power", "5%", "--between", "threshold", "--accuracy", "25%")[1]
+
+
+def test_power_plans_every_gate(capsys: pytest.CaptureFixture[str]) -> None:
+    def images(*arguments: str) -> int:
+        code, out, _ = run(capsys, "power", *arguments)
+        assert code == 0, out
+        return int(out.split()[0].replace(",", ""))
+
+    drop = images("5%", "--between", "drop", "--disagreement", "5%")
+    assert drop < images("5%", "--between", "drop", "--disagreement", "20%")
+    assert drop < images("5%", "--between", "drop-unpaired")
+    assert images("5%", "--between", "worst") < images("5%", "--between", "worst", "--anytime")
+    assert images("5%", "--between", "macro") < images("5%", "--between", "gap")
+    assert images("0.02", "--between", "cv", "--classes", "5") > 1
+    assert run(capsys, "power", "5%", "--between", "worst", "--gap", "120%")[0] == 2
 
 
 @pytest.mark.parametrize(

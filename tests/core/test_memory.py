@@ -13,7 +13,7 @@ from leastwise.models.zoo.registry import build
 # A thread looks every few milliseconds: progress events would miss what happens between them.
 WATCHED = """
 import sys, threading, time
-from leastwise.cli import main
+from leastwise.cli.main import main
 
 def anonymous():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("RssAnon"))

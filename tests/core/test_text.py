@@ -6,7 +6,6 @@ from leastwise.core.files import finite_or_none, with_nulls
 from leastwise.core.text import (
     did_you_mean,
     error_with_type,
-    escape_unprintable,
     first_line,
     nearest_name,
     one_line,
@@ -25,10 +24,6 @@ def test_an_error_is_one_line() -> None:
     assert one_line(error) == "first part second"
     assert first_line(error) == "first  part" and error_with_type(error) == "ValueError: first  part"
     assert first_line(KeyError()) == "KeyError"
-
-
-def test_a_terminal_shows_what_it_must_not_obey() -> None:
-    assert escape_unprintable("a\x1b[31m\n\u202eb\udc80é") == "a\\x1b[31m\\n\\u202eb\\udc80é"
 
 
 def test_what_is_not_finite_is_null() -> None:

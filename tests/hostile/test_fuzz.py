@@ -1,8 +1,10 @@
 """Parsers under random and mutated input: an answer, or a ValueError or OSError that becomes one sentence."""
 
+import os
 import pickle
 import struct
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,21 +14,27 @@ import pytest
 import scipy.io
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from leastwise.attacks.threats import Linf
-from leastwise.audit.evidence import parse_evidence
+from leastwise.audit.evidence import load_evidence, parse_evidence
 from leastwise.core.text import parse_number, parse_numbers, parse_seconds
 from leastwise.data.classes import DIGITS
 from leastwise.data.readers.arrays import read_npy, read_npz
 from leastwise.data.readers.cifar import read_cifar10, read_cifar100
+from leastwise.data.readers.image_folder import decode_file, examine_file
 from leastwise.data.readers.mnist import read_idx_set
 from leastwise.data.readers.svhn import read_svhn
 from leastwise.jobs.audit_task import audit
+from leastwise.jobs.folder import open_ledger
 from leastwise.jobs.study import read_study
-from leastwise.models.load.checkpoint import read_torch
+from leastwise.models.load.checkpoint import load_checkpoint
+from leastwise.models.load.torch_file import read_torch
+from leastwise.report.gate import read_result
 from leastwise.statistics.gate.language import parse_term
 from leastwise.training.registry import apply_settings, find_method
 from tests.faults.killable_cluster import CONDITIONS, Trapped, images
+from tests.hostile import files
 from tests.hostile.files import checkpoint
 
 FEW = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
@@ -203,3 +211,85 @@ def test_random_bytes_everywhere(tmp_path: Path) -> None:
                 read(place)
         with suppress(ValueError):
             parse_evidence(content, tmp_path / "e")
+
+
+SECONDS = float(os.environ.get("LEASTWISE_FUZZ_SECONDS", "2"))  # for each reader below
+
+
+def summary_file(place: Path) -> None:
+    (place / "summary.json").write_text(files.summary())
+
+
+def ledger_file(place: Path) -> None:
+    with open_ledger(place) as ledger:
+        assert ledger is not None
+        for number in range(20):
+            ledger.commit(f"piece{number}", bytes([number]), 0.5)
+    (place / ".kept").mkdir()
+
+
+def use_ledger(place: Path) -> None:
+    with open_ledger(place) as ledger:
+        assert ledger is not None
+        for number in range(20):
+            content = ledger.read(f"piece{number}")
+            assert content in (None, bytes([number])) or (place / f"piece{number}").read_bytes() != bytes([number])
+            ledger.seconds(f"piece{number}")
+        ledger.commit("new", b"x", 1.0)
+
+
+def study_file(place: Path) -> None:
+    (place / "s.toml").write_text('methods = ["trades"]\neps = ["0.1"]\nseeds = [0, 1]\n[train]\nepochs = 3\n')
+
+
+def picture_files(place: Path) -> None:
+    for kind in ("png", "jpg", "gif", "bmp", "tif", "webp", "ppm"):
+        Image.fromarray(np.arange(300, dtype=np.uint8).reshape(10, 10, 3)).save(place / f"x.{kind}")
+
+
+def read_pictures(place: Path) -> None:
+    for path in sorted(place.glob("x.*")):
+        one = examine_file(path, {})
+        if not one.fault:
+            decode_file(path, None)
+
+
+def evidence_file(place: Path) -> None:
+    (place / "evidence.safetensors").write_bytes(audit(Trapped(), images(), CONDITIONS, force=True).to_bytes())
+
+
+FUZZED: dict[str, tuple[Callable[[Path], None], Callable[[Path], object]]] = {
+    "checkpoint": (weights, lambda place: load_checkpoint(place / "model.pt")),
+    "evidence": (evidence_file, lambda place: load_evidence(place)),
+    "summary": (summary_file, lambda place: read_result(place / "summary.json")),
+    "ledger": (ledger_file, use_ledger),
+    "study": (study_file, lambda place: read_study(place / "s.toml")),
+    "images": (picture_files, read_pictures),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", FUZZED)
+def test_readers_hold_for_as_long_as_one_likes(name: str) -> None:
+    """LEASTWISE_FUZZ_SECONDS says how long for each; counts are printed. No file takes longer than ten seconds."""
+    make, read = FUZZED[name]
+    rng = np.random.default_rng(len(name))
+    answers = errors = 0
+    with folder() as place:
+        make(place)
+        good = {path: path.read_bytes() for path in sorted(place.rglob("*")) if path.is_file()}
+        victims = [path for path in good if not path.name.startswith("piece")]
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end or answers + errors < 5:
+            for path, content in good.items():
+                path.write_bytes(content)
+            victim = victims[int(rng.integers(len(victims)))]
+            victim.write_bytes(mutated(good[victim], rng))
+            begun = time.monotonic()
+            try:
+                read(place)
+                answers += 1
+            except (ValueError, OSError, RecursionError, MemoryError):  # what the front door makes one sentence of
+                errors += 1
+            assert time.monotonic() - begun < 10
+    print(f"{name}: {answers + errors} files, {answers} answers, {errors} sentences")

@@ -130,8 +130,12 @@ def test_another_seed_never_meets_old_shards(model: Classifier, unbalanced: Data
     with pytest.raises(Cut):
         task(model, unbalanced, tmp_path).run(cut)
     other = AuditTask(make_auditor(model, unbalanced, CONDITIONS, seed=1, batch_size=4, shard=7), unbalanced, tmp_path)
+    pieces = sorted(path.name for path in (tmp_path / SHARDS).iterdir())
+    with pytest.raises(ValueError, match=r"holds another audit \(clean, pgd5\): choose .* or replace it with --fresh"):
+        other.run()
+    assert sorted(path.name for path in (tmp_path / SHARDS).iterdir()) == pieces
     first: list[float] = []
-    other.run(lambda event: first.append(event.fraction) if isinstance(event, Step) else None)
+    other.run(lambda event: first.append(event.fraction) if isinstance(event, Step) else None, fresh=True)
     assert first[0] < 0.2
     auditor = make_auditor(model, unbalanced, CONDITIONS, seed=1, batch_size=4, shard=7)
     alone = AuditTask(auditor, unbalanced, None).attack()

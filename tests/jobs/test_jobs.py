@@ -61,14 +61,14 @@ def test_training_learns_and_counts_every_example() -> None:
     _, seen = trained(replace(QUICK, epochs=6, batch_size=10), data)
     assert [s.number for s in seen] == [1, 2, 3, 4, 5, 6]
     assert seen[-1].loss < 0.6 * seen[0].loss and seen[-1].clean.overall > 0.6
-    assert all(s.clean.n.tolist() == data.counts.tolist() and s.robust.n.sum() == 0 for s in seen)
+    assert all(s.clean.n.tolist() == data.counts.tolist() and s.attacked.n.sum() == 0 for s in seen)
 
 
 def test_adversarial_training_counts_robust_accuracy() -> None:
     data = load("fashion-mini/train").take(10)
     objective = PGDAT(PGD(Linf(0.05), step=0.025, steps=2))
     _, seen = trained(Training(objective, 1, 50), data)
-    assert seen[0].robust.n.tolist() == data.counts.tolist() and seen[0].clean.n.sum() == 0
+    assert seen[0].attacked.n.tolist() == data.counts.tolist() and seen[0].clean.n.sum() == 0
 
 
 def test_the_seed_decides_everything() -> None:
@@ -169,7 +169,10 @@ def test_an_audit_does_not_move_into_a_trainings_folder(tmp_path: Path) -> None:
     second = audit_of(replace(check, seed=1), tmp_path / "a", tmp_path / "m")
     one = first.run().read_bytes()
     (tmp_path / "a" / SUMMARY_FILE).write_text("of the first")
-    assert one != second.run().read_bytes()  # an audit is cheap: a new one takes its place
+    with pytest.raises(ValueError, match=r"holds another audit \(clean, pgd2\): choose another folder, or .* --fresh"):
+        second.run()
+    assert first.finished and (tmp_path / "a" / SUMMARY_FILE).exists()
+    assert one != second.run(fresh=True).read_bytes()
     assert not (tmp_path / "a" / SUMMARY_FILE).exists()
     assert not first.finished and second.finished
 

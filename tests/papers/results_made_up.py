@@ -57,12 +57,8 @@ def of_training(recipe: Trained, rng: np.random.Generator) -> RecipeResult:
     level = torch.from_numpy(chance(k))
     risen = [torch.from_numpy(rng.uniform(0.9, 1.0, k)) * level * e / EPOCHS for e in range(1, EPOCHS + 1)]
     clean = tuple(Tally(n, (n * p).long()) for p in risen)
-    robust = [(0.6 * tally.correct).long() for tally in clean]
-    lines = tuple(
-        {"epoch": e, "robust": {"n": n.tolist() if recipe.threat else [0] * k, "correct": r.tolist()}}
-        for e, r in enumerate(robust, start=1)
-    )
-    return RecipeResult(epochs=clean, dynamics=lines)
+    robust = tuple(Tally(n, (0.6 * tally.correct).long()) for tally in clean) if recipe.threat else ()
+    return RecipeResult(epochs=clean, robust_epochs=robust)
 
 
 def chance(k: int) -> np.ndarray:
@@ -117,7 +113,8 @@ def with_recipe(evidence: Evidence) -> Evidence:
         attacks.append((name, {"type": "Grid", "members": members}))
         fooled = (~evidence.correct(name)).astype(np.int32)
         conditions[name] = replace(record, each=fooled * (2 ** len(members) - 1))
-    return replace(evidence, conditions=conditions, recipe=json.dumps({"data": "made", "conditions": attacks}))
+    recipe = {"model": "made", "data": "made", "conditions": attacks}
+    return replace(evidence, conditions=conditions, recipe=json.dumps(recipe))
 
 
 def some_of(tally: Tally, epoch: int) -> Tally:

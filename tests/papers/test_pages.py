@@ -18,7 +18,7 @@ from leastwise.papers.claims.base import NO_UNIT, PERCENT, PERCENT_SQUARED, POIN
 from leastwise.papers.drawing.claims import SMOKE, ClaimRow
 from leastwise.papers.drawing.inputs import NOT_RUN, CellValue, DrawingInput, NotShown
 from leastwise.papers.drawing.tables import UNCOMPARED, UNDEFINED, make_table, table_csv, table_latex, table_rows
-from leastwise.papers.exhibit import Exhibit
+from leastwise.papers.exhibit import Exhibit, list_assumptions
 from leastwise.papers.page import (
     describe_basis,
     describe_reductions,
@@ -31,6 +31,7 @@ from leastwise.papers.page import (
 from leastwise.papers.printed import printed_table
 from leastwise.papers.recipes import Measured, Recipe
 from leastwise.papers.registry import EXHIBITS, PAPERS, keep_roles, list_recipes, load_drawings
+from leastwise.papers.replicas import list_replicas
 from leastwise.papers.results import ExhibitResults, RecipeResult, Results
 from leastwise.papers.scales import scale
 from leastwise.statistics.intervals import wilson_interval
@@ -235,7 +236,7 @@ def test_the_page_says_its_scale_and_gives_no_verdict_at_smoke(tmp_path: Path) -
     assert "shows only that everything runs" in body and "not retraining" in body
     assert body.count("scale smoke") >= len(exhibits) and "Classes are numbered from 1" in body
     for exhibit in exhibits:
-        assert all(assumed in body for assumed in exhibit.assumed)
+        assert all(assumed in body for assumed in list_assumptions(exhibit.assumed, "smoke"))
     assert "benz2021-1 (changes a number)" in body
     verdicts = [line["verdict"] for line in csv.DictReader(io.StringIO((tmp_path / "claims.csv").read_text()))]
     assert verdicts and set(verdicts) == {SMOKE}
@@ -245,7 +246,12 @@ def test_the_page_says_its_scale_and_gives_no_verdict_at_smoke(tmp_path: Path) -
 def test_lite_is_never_called_a_reproduction_and_claims_name_what_they_were_measured_on(tmp_path: Path) -> None:
     exhibits = (EXHIBITS["tian2021/fig4c"], EXHIBITS["tian2021/fig1"])
     recipes = [scale("lite")(exhibits[0].needs[role])[0] for role in ("6", "0.5")]
-    results = {recipe: found(recipe) for recipe in recipes if isinstance(recipe, Measured)}
+    results = {
+        one: found(one)
+        for recipe in recipes
+        if isinstance(recipe, Measured)
+        for one in (recipe, *list_replicas(recipe))
+    }
     write_page(PAPERS["tian2021"], exhibits, "lite", results=results, failed={}, folder=tmp_path)
     body = (tmp_path / "index.html").read_text()
     assert "Nothing on this page is a reproduction" in body and body.count("scale lite") >= 2
@@ -256,7 +262,7 @@ def test_lite_is_never_called_a_reproduction_and_claims_name_what_they_were_meas
     ]
     assert lifted[0]["verdict"] in ("holds", "does not hold", "undecided") and lifted[0]["low"]
     missing = {row["measured on"]: row["why not"] for row in rows if row["claim"] == "C1"}
-    assert "imagenet is too large" in missing["imagenet"] and NOT_RUN in missing["cifar10"]
+    assert "imagenet is too large" in missing["imagenet; pgd"] and NOT_RUN in missing["cifar10; pgd"]
 
 
 def test_a_page_of_part_of_a_paper_says_what_is_there(tmp_path: Path) -> None:
@@ -272,10 +278,13 @@ def test_a_page_of_part_of_a_paper_says_what_is_there(tmp_path: Path) -> None:
         folder=tmp_path,
     )
     body = html.unescape((tmp_path / "index.html").read_text())
-    assert "Of 9 rows 2 are there." in body and "Of 8 rows 2 are there." in body and "Of 4 rows 1 is there." in body
+    said = [f"Incomplete: of {n} there." for n in ("9 rows 2 are", "8 rows 2 are", "4 rows 1 is")]
+    assert all(sentence in body for sentence in said) and "0 of 4 exhibits of this page are complete" in body
+    assert "Not shown: Clean; PGD + IDBH; PGD + CFA; PGD + AVmixup; TRADES + IDBH;" in body
     assert "Superclasses, mean of the methods that are there" in body and "2 of 8 methods: PGD, TRADES" in body
     assert "Classes are named, as in the paper" in body
-    assert "holds in 2 of 8 cases, not measured in 6" in body and "Not measured: 13 cases" in body  # C15, C16, C17
+    assert "holds in 2 of 8 cases, not measured in 6" in body  # C16
+    assert "Not measured: 17 cases" in body  # four of C15, six each of C16 and C31, one of C17
     for row in csv.DictReader(io.StringIO((tmp_path / "table1.csv").read_text())):
         assert row["why not"] == ("" if row["row"] in ("PGD", "TRADES") else NOT_RUN)
 
@@ -302,19 +311,27 @@ def test_a_page_says_what_was_measured_on_fewer_images_or_with_a_shorter_attack(
 def test_what_is_not_shown_for_one_reason_is_said_once() -> None:
     missing = (NotShown(("a", "b"), "not run"), NotShown(("c",), "too large"), NotShown(("d",), "not run"))
     notes = (missing[0], "A remark.", *missing[1:])
-    assert write_notes(notes) == ("Not shown: a, b; d (not run).", "A remark.", "Not shown: c (too large).")
+    assert write_notes(notes) == ("Not shown: a; b; d (not run).", "A remark.", "Not shown: c (too large).")
+    assert write_notes((NotShown(("mnist",), "not run"), NotShown(("MNIST",), "not run"))) == (
+        "Not shown: mnist (not run).",
+    )
 
 
 def test_conditions_that_leave_nothing_have_no_weakest_class_and_no_direction() -> None:
     """A standard network under PGD: every class is at zero."""
     recipe = EXHIBITS["benz2021/fig16"].needs["standard"]
     assert isinstance(recipe, Measured)
-    right = {name: 90 - 5 * np.arange(10) for name in recipe.conditions} | {"pgd20": np.zeros(10, dtype=int)}
+    attacked = [name for name in recipe.conditions if name.startswith("pgd")]
+    right = {name: 90 - 5 * np.arange(10) for name in recipe.conditions}
+    right |= {name: np.zeros(10, dtype=int) for name in attacked}
     made = draw_exhibit(given("benz2021/fig16", {recipe: of_predictions(recipe, right)}))
-    assert made.ours["pgd20", "most vulnerable class"] == "several classes share the lowest accuracy"
+    shown = attacked[0]  # all radii are as far from 60 %: the smallest
+    assert made.ours[shown, "most vulnerable class"] == "several classes share the lowest accuracy"
     assert made.ours["most corruptions", "most vulnerable class"][0] == 10
     (cosines,) = [figure for figure in made.wide if figure.title.startswith("Cosines")]
-    assert cosines.caption.startswith("mean of 28 pairs 1.00") and cosines.caption.endswith("without direction: pgd20")
+    assert cosines.caption.startswith("mean of 28 pairs 1.00") and cosines.caption.endswith(
+        f"without direction: {shown}"
+    )
 
 
 def test_claims_are_written_in_the_units_of_the_page() -> None:
@@ -342,13 +359,13 @@ def test_a_claim_without_a_number_says_why() -> None:
 
 
 def row_of(finding: ClaimFinding) -> ClaimRow:
-    return ClaimRow("C1", "", "", "", "lite", finding, finding.verdict)
+    return ClaimRow("C1", "", "", "", "", "lite", finding, finding.verdict)
 
 
 def test_deviations_in_the_numbers_of_a_figure_are_those_of_the_evidence() -> None:
     recipe = EXHIBITS["benz2021/fig1"].needs["standard"]
     assert isinstance(recipe, Measured)
-    right = {"clean": 100 - 5 * np.arange(10), "pgd20": 50 - 5 * np.arange(10)}
+    right = {name: (100 if name == "clean" else 50) - 5 * np.arange(10) for name in recipe.conditions}
     one = of_predictions(recipe, right)
     made = draw_exhibit(given("benz2021/fig1", {recipe: one}))
     assert [figure.title for figure in made.panels] == [

@@ -63,3 +63,22 @@ def test_an_explanation_is_drawn_in_silence(chromium: Any, tmp_path: Path) -> No
     file = tmp_path / "explain.html"
     file.write_text(explain_page({"one": first, "two": second}), encoding="utf-8")
     silent(chromium, file, 390, 8)
+
+
+SEEN = """names => [...document.querySelectorAll("table.reported")].map(table => {
+    const heads = [...table.tHead.rows[0].cells];
+    return names.every(name => {
+        const head = heads.find(one => one.firstChild && one.firstChild.textContent.trim() === name);
+        return head && head.getBoundingClientRect().right <= table.parentElement.getBoundingClientRect().right;
+    });
+})"""
+
+
+def test_total_cv_and_mcd_are_seen_at_1280_pixels_without_scrolling(chromium: Any, tmp_path: Path) -> None:
+    exhibits = tuple(EXHIBITS[f"tian2021/{name}"] for name in ("table1", "table3"))
+    recipes, _ = list_recipes(exhibits, "lite")
+    results = {recipe: found(recipe) for recipe in recipes}
+    write_page(PAPERS["tian2021"], exhibits, "lite", results=results, failed={}, folder=tmp_path)
+    opened = Opened(chromium, tmp_path / "index.html", 1280)
+    assert opened.tab.evaluate(SEEN, ["Tot", "CV", "MCD", "CV without noise"]) == [True, True]
+    opened.context.close()

@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from leastwise.core.escaping import escape_latex, escape_markdown
 from leastwise.report.export import (
-    escape_latex,
-    escape_markdown,
     example_columns,
     table_csv,
     table_latex,

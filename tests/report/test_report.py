@@ -19,11 +19,13 @@ from leastwise.data.dataset import Dataset
 from leastwise.jobs.audit_task import audit
 from leastwise.models.zoo.registry import build
 from leastwise.report.class_changes import compare_pair
+from leastwise.report.condition_stats import headline_details
 from leastwise.report.summary import summarise
 from leastwise.report.terminal.progress import progress
 from leastwise.report.terminal.table import headline, print_classes, what_changed
 from leastwise.statistics.intervals import wilson_interval
 from leastwise.statistics.paired import compare_paired
+from leastwise.statistics.worst_class import estimate_worst
 from leastwise.training.base import Epoch, Seen
 from tests.conftest import SHAPE, K
 
@@ -31,7 +33,7 @@ from tests.conftest import SHAPE, K
 @pytest.fixture
 def evidence(unbalanced: Dataset) -> Evidence:
     attack = PGD(Linf(0.05), step=0.0125, steps=3, keep="fooled")
-    return audit(build("convnet", SHAPE, K, seed=3), unbalanced, (("clean", Clean()), ("pgd3", attack)))
+    return audit(build("convnet", SHAPE, K, seed=3), unbalanced, (("clean", Clean()), ("pgd3", attack)), check=False)
 
 
 def with_correct(evidence: Evidence, condition: str, correct: "np.ndarray") -> Evidence:
@@ -44,7 +46,7 @@ def with_correct(evidence: Evidence, condition: str, correct: "np.ndarray") -> E
 def test_summary_has_the_documented_keys_and_units(evidence: Evidence) -> None:
     made = summarise(evidence)
     assert json.loads(json.dumps(made, allow_nan=False)) == made
-    assert made["schema"] == 2 and made["classes"] == ["ant", "bee", "cow", "dog", "elk"]
+    assert made["schema"] == 3 and made["classes"] == ["ant", "bee", "cow", "dog", "elk"]
     assert list(made["conditions"]) == ["clean", "pgd3"]
     frame = evidence.frame()
     for row, condition in enumerate(made["conditions"].values()):
@@ -63,8 +65,10 @@ def test_summary_has_the_documented_keys_and_units(evidence: Evidence) -> None:
         assert condition["mcd"] == pytest.approx(100 * (a.max() - a.min()))
         worst = condition["worst"]
         assert worst["index"] == int(frame.worst[row]) and worst["class"] == made["classes"][worst["index"]]
-        assert worst["accuracy"] == a.min() == condition["accuracy"][worst["index"]]
-        assert (worst["low"], worst["high"]) == (condition["low"][worst["index"]], condition["high"][worst["index"]])
+        naive, found = worst["naive"], estimate_worst(correct, n)
+        assert naive["method"] == "wilson" and naive["accuracy"] == a.min() == condition["accuracy"][worst["index"]]
+        assert (naive["low"], naive["high"]) == (condition["low"][worst["index"]], condition["high"][worst["index"]])
+        assert (worst["corrected"], worst["low"], worst["high"]) == (found.corrected, found.low, found.high)
 
 
 def test_headline_names_the_class_an_attacker_would_pick(evidence: Evidence) -> None:
@@ -72,7 +76,9 @@ def test_headline_names_the_class_an_attacker_would_pick(evidence: Evidence) -> 
     dogs = np.flatnonzero(evidence.labels == 3)
     correct[dogs[:7]] = False
     shown = headline(with_correct(with_correct(evidence, "clean", correct | True), "pgd3", correct))
-    assert shown == "An attacker would pick dog: 22.2 % [6.3, 54.7] under pgd3, against 78.8 % overall."
+    assert shown.startswith("An attacker would pick dog: ") and shown.endswith(" under pgd3, against 78.8 % overall.")
+    told = headline_details(with_correct(with_correct(evidence, "clean", correct | True), "pgd3", correct))[0]
+    assert told.startswith("Measured were 22.2 % (naive Wilson interval [6.3, 54.7])")
 
 
 def test_what_changed_is_the_paired_comparison(evidence: Evidence) -> None:
@@ -93,6 +99,22 @@ def test_what_changed_is_the_paired_comparison(evidence: Evidence) -> None:
             compare_pair(a, other, "pgd3")
 
 
+@pytest.mark.parametrize("k", [10, 100])
+def test_the_ends_of_what_changed_cover_nothing_where_nothing_changed(k: int) -> None:
+    """Intervals of single classes covered 0 at both ends in 72 % (10 classes) and 25 % (100) of such comparisons."""
+    rng = np.random.default_rng(0)
+    both = []
+    for _ in range(60):
+        found = []
+        for _ in range(k):
+            luck, other = rng.random((2, 100))
+            a, b = luck < 0.6, np.where(other < 0.2, rng.random(100), luck) < 0.6
+            found.append(compare_paired(a, b, 1 - 0.05 / k))
+        ends = (min(found, key=lambda one: one.difference), max(found, key=lambda one: one.difference))
+        both.append(all(one.low <= 0 <= one.high for one in ends))
+    assert np.mean(both) >= 0.93
+
+
 def printed(evidence: Evidence, width: int) -> str:
     console = Console(file=io.StringIO(), width=width)
     print_classes(console, evidence, "a [bold]title[/bold]")
@@ -105,7 +127,7 @@ def test_the_table_fits_shows_everything_and_takes_names_literally(evidence: Evi
         text = printed(named, width)
         assert "…" not in text and max(map(len, text.splitlines())) <= max(width, 60)
         assert "[red]ant" in text and "[bold]title[/bold]" in text and "no images" in text
-        assert text.count("worst class") == (2 if width == 60 else 1)
+        assert text.count("as measured") == text.count("worst class") == (2 if width == 60 else 1)
     frame = evidence.frame()
     low, high = wilson_interval(frame.correct.numpy(), frame.n.numpy())
     cell = f"{100 * float(frame.accuracy[0, 3]):.1f}  [{100 * low[0, 3]:.1f}, {100 * high[0, 3]:.1f}]"
@@ -136,7 +158,7 @@ def test_training_progress_shows_every_epoch_class_by_class() -> None:
     with progress(console, "train", ("ant", "bee", "cow")) as watch:
         watch(Epoch(3, 12, 0.1, seen, valid=only_clean))
     assert console.file.getvalue() == (
-        "train: epoch  3/12 | loss  0.500 | train clean  83.3 robust  33.3, worst bee 0.0, spread 50.0 | "
+        "train: epoch  3/12 | loss  0.500 | train clean  83.3 attacked  33.3, worst bee 0.0, spread 50.0 | "
         "valid clean  83.3, worst bee 50.0, spread 50.0\n"
     )
 

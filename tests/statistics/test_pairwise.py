@@ -75,3 +75,23 @@ def test_a_thousand_classes_are_ranked() -> None:
     n = np.full(1000, 50)
     found = rank_classes(np.random.default_rng(0).binomial(n, 0.3), n)
     assert len(found.order) == 1000
+
+
+def test_groups_are_the_tests_with_unequal_sizes() -> None:
+    """Two classes share a group if and only if their test does not tell them apart."""
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        n = np.round(np.exp(rng.uniform(np.log(5), np.log(1000), 43))).astype(np.int64)
+        found = rank_classes(rng.binomial(n, rng.beta(8, 3, 43)), n)
+        together = np.eye(43, dtype=bool)
+        for group in found.groups:
+            together[np.ix_(group, group)] = True
+        assert (together == ~(found.adjusted <= 0.05)).all()
+
+
+def test_equal_classes_of_unequal_sizes_are_seldom_shown_apart() -> None:
+    """By runs in rank order 57 to 68 % of audits showed some apart."""
+    rng = np.random.default_rng(0)
+    n = np.array([5, 8, 20, 50, 200, 500, 1000, 2000, 3000, 3000])
+    apart = [len(rank_classes(rng.binomial(n, 0.6), n).groups) > 1 for _ in range(200)]
+    assert np.mean(apart) <= 0.05

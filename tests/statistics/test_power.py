@@ -5,7 +5,15 @@ import pytest
 from scipy import stats
 
 from leastwise.statistics.intervals import compare_two_classes, exact_interval
-from leastwise.statistics.power import images_against_threshold, images_between_classes, images_on_same_images
+from leastwise.statistics.power import (
+    images_against_threshold,
+    images_between_classes,
+    images_in_race,
+    images_in_second_phase,
+    images_on_same_images,
+)
+from leastwise.statistics.two_phase import bound_survivors
+from tests.statistics.races_made_up import POPULATION, draw_classes, finish
 
 
 @pytest.mark.parametrize(("p", "difference"), [(0.3, 0.1), (0.3, -0.1), (0.2, 0.2), (0.5, 0.15), (0.02, 0.1)])
@@ -71,3 +79,26 @@ def test_more_tests_more_power_or_less_difference_need_more_images() -> None:
 def test_refusals(call: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize(("p", "difference"), [(0.3, 0.3), (0.6, 0.25)])
+def test_a_race_of_that_length_names_the_worse_class(p: float, difference: float) -> None:
+    """A plan, held against races: the images it asks for give about the power it promises, a third of them less."""
+    rng = np.random.default_rng(0)
+    n = images_in_race(p, difference)
+    long, short = (
+        np.mean(
+            [finish(draw_classes((some, some), (p, p + difference), rng), POPULATION).worst == 0 for _ in range(30)]
+        )
+        for some in (n, n // 3)
+    )
+    assert long >= 0.75 and short < long
+
+
+def test_the_second_phase_is_planned_as_it_is_judged() -> None:
+    n = images_in_second_phase(0.1, 0.6, 200)
+    low, high = bound_survivors(n // 2, n, 120, confidence=0.95)
+    assert high - low <= 20 and images_in_second_phase(0.1, 0.6, 200, tests=10) > n
+    assert images_in_second_phase(1e-6, 0.6, 200) == 120  # no chance is left when all are tried
+    with pytest.raises(ValueError, match="images and a share"):
+        images_in_second_phase(0.1, 0.6, 0)

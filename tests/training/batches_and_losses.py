@@ -11,7 +11,7 @@ from leastwise.core.noise import Noise
 from leastwise.data.dataset import Dataset
 from leastwise.models.classifier import Classifier, inference
 from leastwise.models.zoo.registry import build
-from leastwise.training.base import Objective, Policy, Terms, apply_radii, apply_terms
+from leastwise.training.base import Objective, Policy, PolicyStates, Terms, adjust_logits, apply_radii, apply_terms
 from tests.conftest import SHAPE, B, K
 
 ON_KL = PGD(Linf(0.1), KL(), step=0.05, steps=2, start=Gaussian(0.001))
@@ -41,12 +41,18 @@ def under(
     objective: Objective, policy: Policy, model: nn.Module, state: dict[str, torch.Tensor] | None = None
 ) -> Terms:
     """The loss of a batch under one policy; `state` replaces parts of its first state."""
-    x, y, noise = batch()
+    _, y, _ = batch()
     s = {**policy.init(torch.bincount(y, minlength=K)), **(state or {})}
-    ready = apply_radii(objective, ((policy, s),), y)
+    return under_all(objective, ((policy, s),), model)
+
+
+def under_all(objective: Objective, policies: PolicyStates, model: nn.Module) -> Terms:
+    """The loss of a batch under some policies with their states."""
+    x, y, noise = batch()
+    ready = apply_radii(objective, policies, y)
     with inference(model):
         crafted = ready.craft(model, x, y, noise)
-    return apply_terms(ready.loss(model, x, y, crafted), ((policy, s),), y)
+    return apply_terms(ready.loss(model, x, y, crafted, adjust=adjust_logits(policies, y)), policies, y)
 
 
 def gradient(terms: Terms, model: nn.Module) -> LossAndGradient:

@@ -28,7 +28,9 @@ def test_everything_with_a_name_inherits_from_its_contract() -> None:
     [
         ("radius", "radii"),
         ("weigths", "weights"),
-        ("term", "terms"),
+        ("part_weight", "part_weights"),
+        ("penalties", "penalty"),
+        ("label_logit", "label_logits"),
         ("samples", "sampling"),
         ("updates", "update"),
         ("initial", "init"),
@@ -63,13 +65,13 @@ def test_a_policy_that_overrides_nothing_changes_nothing() -> None:
     assert not (idle.needs_validation or idle.needs_first_look or idle.needs_validation_loss)
 
 
-def test_weights_come_before_terms_and_both_count() -> None:
+def test_weights_do_not_weigh_a_penalty_and_both_count() -> None:
     class Both(Policy):
         def weights(self, s):
             return torch.tensor([1.0, 2.0, 3.0])
 
-        def terms(self, terms, y, s):
-            return terms._replace(label=terms.label + 10)
+        def penalty(self, terms, y, s):
+            return torch.full_like(terms.label, 10.0)
 
     y = torch.tensor([0, 2, 1, 2])
     found = apply_terms(Terms(torch.ones(4), clean=torch.zeros(4, 3)), ((Both(), {}),), y)

@@ -10,6 +10,7 @@ from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Linf
 from leastwise.core.noise import Noise
 from leastwise.data.augment.registry import find_augmentation
+from leastwise.data.dataset import Dataset
 from leastwise.models.classifier import inference
 from leastwise.models.fast.prepare import Form
 from leastwise.models.zoo.registry import build
@@ -138,7 +139,7 @@ def test_cfa_uses_in_an_epoch_what_the_one_before_saw() -> None:
     one, two, three = fit(model, DATA, replace(QUICK, epochs=3, policies=(CFA(),)))
     assert one.seen.states[0]["radius"].tolist() == [1.0] * 5
     for before, after in ((one, two), (two, three)):
-        assert torch.equal(after.seen.states[0]["radius"], 0.5 + before.seen.robust.accuracy)
+        assert torch.equal(after.seen.states[0]["radius"], 0.5 + before.seen.attacked.accuracy)
 
 
 def test_balanced_sampling_draws_classes_alike_and_the_same_every_time() -> None:
@@ -166,10 +167,18 @@ def test_extra_images_share_each_batch_and_are_not_counted() -> None:
     extra = blobs((30,) * 5, seed=9, shape=(3, 8, 6))
     batches = plan_batches(DATA, 20, extra=extra, extra_share=0.5)
     assert {len(p.rows) for p in batches} == {10} and {len(p.extra) for p in batches} == {10}
-    assert len({int(i) for p in batches for i in p.noise_ids}) == 220  # no id is met twice
+    assert len(batches) == 6 and len({int(i) for p in batches for i in p.noise_ids}) == 120  # no id is met twice
     _, last = ended(replace(QUICK, objective=TRADES(ON_KL), batch_size=20), extra=extra)
     _, alone = ended(replace(QUICK, objective=TRADES(ON_KL), batch_size=10))
-    assert last.seen.train.n.tolist() == list(SIZES) and last.seen.loss != alone.seen.loss
+    assert int(last.seen.train.n.sum()) == 60 and last.seen.loss != alone.seen.loss
+
+
+def test_an_epoch_with_pseudo_labels_has_the_updates_of_rsts_code() -> None:
+    """50,000 labelled images, batches of 256, half of them pseudo-labelled: 196 updates, which see half the images."""
+    labels = np.arange(50_000) % 10
+    data = Dataset.of(np.zeros((50_000, 1, 1, 1), np.uint8), labels)
+    batches = plan_batches(data, 256, extra=data, extra_share=0.5)
+    assert len(batches) == 196 and sum(len(p.rows) for p in batches) == 196 * 128
 
 
 def test_the_average_is_that_of_the_weights_after_each_epoch() -> None:

@@ -11,6 +11,7 @@ import torch
 
 from leastwise.data.loading import load
 from leastwise.data.readers.arrays import save_npz
+from leastwise.jobs.claims import CLAIM
 from leastwise.jobs.images import ImageSet
 from leastwise.jobs.job import TrainJob
 from leastwise.jobs.train_task import prepare_training
@@ -148,6 +149,16 @@ def test_a_warm_start_begins_with_those_weights_and_changes_the_claim(tmp_path: 
     assert all(torch.allclose(p, q, atol=1e-6) for p, q in zip(a.parameters(), b.parameters(), strict=True))
     with pytest.raises(ValueError, match="do not fit small"):
         prepare_training(replace(still, arch="small"), tmp_path / "third")
+    claim = tmp_path / "second" / CLAIM
+    told = json.loads(claim.read_text())
+    claim.write_text(json.dumps({name: part for name, part in told.items() if name != "answers"}))
+    assert prepare_training(still, tmp_path / "second").finished  # from before answers were kept
+    claim.write_text(json.dumps(told))
+    prepare_training(replace(JOB, training=replace(QUICK, seed=1)), tmp_path / "first").run(fresh=True)
+    other = prepare_training(still, tmp_path / "second")
+    assert not other.finished
+    with pytest.raises(ValueError, match=r"holds the training of another network to start from: .*logits differ by up"):
+        other.run()
 
 
 def test_two_classes_become_the_only_ones(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from leastwise.attacks.codes import FINE as FINE
 from leastwise.attacks.codes import FLAT as FLAT
 from leastwise.attacks.codes import NEVER as NEVER
 from leastwise.attacks.goals import Goal, Targeted, is_mistaken
-from leastwise.attacks.threats import Ball, Radius, is_in_ball, is_in_pixel_range
+from leastwise.attacks.threats import Ball, Radius, check_pixels, is_in_ball, is_in_pixel_range
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Logits, Mask
 from leastwise.models.classifier import inference
@@ -90,7 +90,8 @@ class Attack(ABC):
 
     @final
     def __call__(self, model: nn.Module, x: Images, y: Labels, seed: int = 0) -> Images:
-        """The attacked images, in evaluation mode, with the noise of ids 0, 1, …"""
+        """The attacked images, in evaluation mode, with the noise of ids 0, 1, …; pixels must lie in [0, 1]."""
+        check_pixels(x)
         ids = torch.arange(len(x), device=x.device)
         with inference(model):
             return self.run(model, x, y, Noise(seed, ids, "/attack")).x_adv

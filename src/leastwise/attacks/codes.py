@@ -2,4 +2,6 @@
 
 NEVER = -1  # the step of an example that was not fooled
 GRID = "Grid"  # the recipe_name of an attack whose members are reported one by one
-FINE, FLAT, BROKEN = 0, 1, 2  # troubles: nothing; an input gradient that was zero; numbers that were not finite
+# Troubles: nothing; an input gradient that was zero; numbers that were not finite; a point that fooled the model during
+# the attack, but not when it was asked again.
+FINE, FLAT, BROKEN, UNCONFIRMED = 0, 1, 2, 3

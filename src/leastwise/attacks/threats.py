@@ -215,6 +215,22 @@ def is_in_ball(ball: Ball, x: Images, x_adv: Images) -> Mask:
     return ball.norm(x_adv - x) <= eps + TOLERANCE * eps.clamp_min(1)
 
 
+def check_pixels(x: Images) -> None:
+    """Refuse images that an attack would clip to something else."""
+    if not bool(x.isfinite().all()):
+        raise ValueError("some pixels are not finite numbers: check how the images were read")
+    if bool(is_in_pixel_range(x).all()):
+        return
+    low, high = float(x.min()), float(x.max())
+    seen = f"an attack needs pixels in [0, 1], but they go from {low:.3g} to {high:.3g}"
+    if low < -TOLERANCE:
+        raise ValueError(
+            f"{seen}: leave the images as they are and put the normalisation into the model, "
+            "leastwise.models.wrap(net, k, mean=..., std=...)"
+        )
+    raise ValueError(f"{seen}: divide them by 255")
+
+
 def is_in_pixel_range(x_adv: Images) -> Mask:
     """Which points have all their pixels in [0, 1], up to rounding."""
     pixels = x_adv.flatten(1)

@@ -3,30 +3,31 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from leastwise.attacks.base import Attack, Clean, Outcome, Passes, clean_outcome
-from leastwise.attacks.codes import BROKEN, NEVER
+from leastwise.attacks.codes import BROKEN
+from leastwise.audit.asking import NamedAnswers, ask_first
 from leastwise.audit.evidence import Evidence
-from leastwise.audit.record import ClassMatrix, ExampleFloats, ExampleInts, ReachedCounts, Record, RecordColumns
+from leastwise.audit.record import Record, RecordColumns
+from leastwise.audit.sizes import PREFLIGHT_IMAGES, usual_batch, usual_shard
+from leastwise.audit.verdicts import make_record, mark_unconfirmed
 from leastwise.core.counts import Tally
-from leastwise.core.losses import entropy, margin
+from leastwise.core.escaping import escape_unprintable
 from leastwise.core.noise import Noise, random_order
 from leastwise.core.recipe import canonical_json, recipe_key
 from leastwise.core.types import Images, Labels, Logits
 from leastwise.data.dataset import Batch, Dataset
-from leastwise.models.classifier import Classifier, backward_bytes, inference, wrap
+from leastwise.models.answers import spread_rows
+from leastwise.models.classifier import Classifier, inference, wrap
 from leastwise.models.fast.prepare import ORIGINAL, Form, Prepared, prepare, put_in_form
-from leastwise.models.preflight import check_model
 
-MOST_IMAGES, MOST_BYTES = 1000, 1 << 30  # of a batch whose size nobody chose: images, and memory for their gradients
-PREFLIGHT_IMAGES = 100
 TELL_EVERY = 1.0  # seconds of a batch between two words on it
 TRIAL_FROM = 2000  # attacked images (summed over conditions) from which timing the forms of a model is worth it
 
@@ -97,6 +98,7 @@ class Auditor:
     batch_size: int
     device: str
     warnings: tuple[str, ...] = ()  # of the preflight; they go into the evidence
+    answers: NamedAnswers = field(default_factory=dict)  # by which the model is recognised later
 
     @property
     def key(self) -> str:
@@ -157,6 +159,7 @@ class Auditor:
             with report_meanwhile(crafted_on, most, len(y), heard=before):
                 z, outcome = self.attack_batch(name, attack, x, y=y, ids=ids, crafted_on=crafted_on)
             check_finite(z, outcome, y, name=name, classes=data.names)
+            outcome = mark_unconfirmed(outcome, z, y)
             so_far = so_far + Tally.count(y, z.argmax(dim=1) == y, data.k)
             if self.recipe.images:
                 keep(number, ids, outcome.x_adv)
@@ -214,22 +217,18 @@ def make_auditor(
     if shard < 0:
         raise ValueError(f"a shard needs 1 image or more, or 0 for the usual number, but saw {shard}")
     names = [name for name, _ in conditions]
-    if not names or len(set(names)) != len(names):
+    if not names or len(set(names)) != len(names) or any(escape_unprintable(name) != name for name in names):
         raise ValueError(f"an audit needs conditions with different names, but saw {', '.join(names) or 'none'}")
     classifier = wrap(model, data.k).to(device)
-    # Spread over the data, so that a set sorted by class shows more than its first class.
-    n = min(PREFLIGHT_IMAGES, batch_size or PREFLIGHT_IMAGES)
-    some = data.batch(np.unique(np.linspace(0, len(data) - 1, n).astype(np.int64)))
-    needs_gradients = any(attack.gradients for _, attack in conditions)
-    warnings = check_model(
-        classifier, some.x.to(device), data.k, gradients=needs_gradients, y=some.y.to(device), force=force
-    )
-    warnings += tuple(f"{name}: {note}" for name, attack in conditions for note in attack.notes(data.k))
-    usual = usual_batch(classifier, some.x[:2].to(device))
+    attacks = tuple(attack for _, attack in conditions)
+    asked = ask_first(classifier, data, attacks, batch=batch_size or PREFLIGHT_IMAGES, device=device, force=force)
+    told = (f"{name}: {note}" for name, attack in conditions for note in attack.notes(data.k))
+    warnings = (*data.part_notes, *asked.warnings, *told)
+    usual = usual_batch(classifier, data.batch(spread_rows(len(data), 2)).x.to(device))
     recipe = AuditRecipe(
         classifier.digest(), data.digest(), conditions, seed, shard or usual_shard(data.k, usual), images
     )
-    return Auditor(classifier, recipe, batch_size or usual, device, warnings)
+    return Auditor(classifier, recipe, batch_size or usual, device, warnings, asked.answers)
 
 
 @contextmanager
@@ -262,21 +261,6 @@ def count_correct(data: Dataset, positions: "np.ndarray", found: Record) -> Tall
     return Tally.count(torch.from_numpy(y), torch.from_numpy(found.predicted == y), data.k)
 
 
-def usual_shard(k: int, batch: int) -> int:
-    """Images of a shard: ten batches, a thousand images at most; but twice the classes, for its sums are by class."""
-    return max(min(MOST_IMAGES, 10 * batch), 2 * k)
-
-
-def usual_batch(model: Classifier, some: Images) -> int:
-    """As many images as fit into the memory that a batch may take, at most a thousand.
-
-    Large batches suit small networks, and more so when most examples have left them.
-    """
-    with inference(model):
-        each = backward_bytes(model, some) // len(some)
-    return max(1, min(MOST_IMAGES, MOST_BYTES // max(1, each)))
-
-
 def check_finite(z: Logits, outcome: Outcome, y: Labels, *, name: str, classes: tuple[str, ...]) -> None:
     """Numbers that are not finite say nothing about robustness, neither in the logits nor in what an attack saw."""
     bad = ~z.isfinite().all(dim=1) | (outcome.trouble == BROKEN)
@@ -288,60 +272,3 @@ def check_finite(z: Logits, outcome: Outcome, y: Labels, *, name: str, classes: 
         f"under {name} the model gives logits or gradients that are not finite on {int(bad.sum())} of {len(y)} images "
         f"({shown}): its robustness there is unknown, so nothing is reported; check the model for overflow"
     )
-
-
-def make_record(z: Logits, y: Labels, x: Images, *, outcome: Outcome, rounded: Logits | None = None) -> Record:
-    """The record of a batch from the logits at the attacked points, and at the same points in 8 bits."""
-    k = z.shape[1]
-    p = z.softmax(dim=1)
-    predicted = z.argmax(dim=1)
-    runner_up = z.scatter(1, predicted[:, None], -torch.inf).argmax(dim=1)
-    moved = (outcome.x_adv - x).flatten(1)
-
-    def probability(classes: Labels) -> ExampleFloats:
-        return as_float32(p.gather(1, classes[:, None]).squeeze(1))
-
-    def class_sum(values: Logits) -> ClassMatrix:
-        sums = torch.zeros(k, k, dtype=torch.float64, device=values.device)
-        return sums.index_add_(0, y, values.double()).cpu().numpy()
-
-    return Record(
-        predicted=as_int32(predicted),
-        runner_up=as_int32(runner_up),
-        margin=as_float32(margin(z, y)),
-        p_true=probability(y),
-        p_predicted=probability(predicted),
-        p_runner_up=probability(runner_up),
-        p_squared=as_float32(p.square().sum(dim=1)),
-        entropy=as_float32(entropy(z)),
-        by=as_int32(outcome.by),
-        step=as_int32(outcome.step),
-        trouble=as_int32(outcome.trouble),
-        each=as_int32(outcome.each),
-        rounded=as_int32(torch.full_like(y, NEVER) if rounded is None else rounded.argmax(dim=1)),
-        linf=as_float32(moved.abs().amax(dim=1)),
-        l2=as_float32(torch.linalg.vector_norm(moved, dim=1)),
-        logit_sum=class_sum(z),
-        probability_sum=class_sum(p),
-        reached=sum_reached(outcome, y, k),
-        forwards=outcome.forwards,
-        backwards=outcome.backwards,
-    )
-
-
-def sum_reached(outcome: Outcome, y: Labels, k: int) -> ReachedCounts:
-    """How many images of each class were turned into each other one; empty where the attack did not try."""
-    if outcome.reached is None:
-        return np.zeros((0, 0), dtype=np.int64)
-    sums = torch.zeros(k, k, dtype=torch.int64, device=y.device)
-    return sums.index_add_(0, y, outcome.reached.long()).cpu().numpy()
-
-
-def as_int32(values: Labels) -> ExampleInts:
-    """The numbers as evidence stores them."""
-    return values.to(torch.int32).cpu().numpy()
-
-
-def as_float32(values: Tensor) -> ExampleFloats:
-    """The numbers as evidence stores them."""
-    return values.to(torch.float32).cpu().numpy()

@@ -15,8 +15,10 @@ import numpy as np
 from safetensors.numpy import save as save_arrays
 
 from leastwise.attacks.codes import FLAT, GRID, NEVER
-from leastwise.audit.record import SUMS, ClassMatrix, ExampleInts, Record, join_records
-from leastwise.core.files import sha256, write_atomic
+from leastwise.audit.check import SurvivorCheck, check_from_json, check_to_json
+from leastwise.audit.evidence_checks import check_examples, check_recipe, check_record, check_words, require
+from leastwise.audit.record import ClassMatrix, ExampleInts, Record, join_records
+from leastwise.core.files import parse_json, sha256, write_atomic
 from leastwise.core.recipe import key_of_json
 from leastwise.data.classes import Groups
 
@@ -27,9 +29,10 @@ import lzma
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 
-from leastwise.core.text import escape_unprintable
+from leastwise.core.escaping import escape_unprintable
 
 SCHEMA = 4  # 2: trouble, each; 3: rounded; 4: reached
+EXPLAIN_FILE = "explain.json"  # what the report found of the same audit about why classes are weak
 SUMMARY_FILE = "summary.json"  # made from the evidence by the report, and never left beside another audit's
 MOST_NAMED = 5  # classes that a sentence names
 
@@ -45,6 +48,7 @@ class Evidence:
     recipe: str  # canonical JSON of what determined this evidence
     groups: Groups = ()  # superclasses of the data set
     warnings: tuple[str, ...] = ()  # what was seen before the audit and accepted; every output repeats it
+    checks: tuple[SurvivorCheck, ...] = ()  # what was found without gradients; no part of the recipe
 
     @property
     def key(self) -> str:
@@ -156,6 +160,8 @@ class Evidence:
             "groups": [[name, list(classes)] for name, classes in self.groups],
             "warnings": list(self.warnings),
         }
+        if self.checks:  # evidence from before there were any stays as it was
+            about["checks"] = [check_to_json(check) for check in self.checks]
         arrays = {name: np.ascontiguousarray(value) for name, value in arrays.items()}
         about["digest"] = digest_content(arrays, about)
         # One metadata entry: safetensors does not promise an order among several.
@@ -163,28 +169,11 @@ class Evidence:
 
     def verify(self) -> None:
         """Raise ValueError unless the evidence is consistent in itself."""
-        n, k = len(self.ids), self.k
-        require(
-            len(np.unique(self.ids)) == n and bool((np.diff(self.ids) > 0).all()), "ids are not distinct and sorted"
-        )
-        require(self.labels.shape == (n,) and in_range(self.labels, 0.0, k - 1.0), "labels are outside the classes")
-        for name, r in self.conditions.items():
-            for f in fields(Record):
-                value = getattr(r, f.name)
-                if isinstance(value, np.ndarray):
-                    fits = value.shape == ((k, k) if f.name in SUMS else (n,))
-                    require(fits or (f.name == "reached" and value.size == 0), f"{name}: {f.name} has a wrong size")
-            require(in_range(r.predicted, 0.0, k - 1.0), f"{name}: predictions are outside the classes")
-            probabilities = np.concatenate([r.p_true, r.p_predicted, r.p_runner_up, r.p_squared])
-            require(in_range(probabilities, 0.0, 1 + 1e-5), f"{name}: probabilities are outside [0, 1]")
-            right = r.predicted == self.labels
-            agree = bool(((r.margin > 0) <= right).all()) and bool(((r.margin < 0) <= ~right).all())
-            require(agree, f"{name}: margins contradict predictions")
-            require(in_range(r.entropy, -1e-5, float(np.log(k)) + 1e-5), f"{name}: entropies are outside [0, ln k]")
-            each_class = np.bincount(self.labels, minlength=k)[:, None]
-            possible = r.reached.size == 0 or bool(((r.reached >= 0) & (r.reached <= each_class)).all())
-            require(possible, f"{name}: more were reached than exist")
-            require(bool((r.step >= NEVER).all() and (r.linf >= 0).all()), f"{name}: steps or norms are negative")
+        require(len(self.ids) > 0, "there are no examples")
+        check_examples(self.ids, self.labels, self.k)
+        check_recipe(self.recipe, self.conditions)
+        for name, record in self.conditions.items():
+            check_record(name, record, self.labels, k=self.k)
 
 
 def merge_evidence(parts: Sequence[Evidence]) -> Evidence:
@@ -225,20 +214,10 @@ def digest_content(arrays: Mapping[str, "np.ndarray"], about: Mapping[str, Any])
     return sha256(*parts)
 
 
-def require(holds: bool, otherwise: str) -> None:
-    """Raise ValueError with the sentence unless the condition holds."""
-    if not holds:
-        raise ValueError(otherwise)
-
-
-def in_range(values: "np.ndarray", low: float, high: float) -> bool:
-    """Whether all values lie between the two; nothing at all does."""
-    return len(values) == 0 or bool(values.min() >= low and values.max() <= high)
-
-
 EVIDENCE_FILE = "evidence.safetensors"
 PACKED_FILE = f"{EVIDENCE_FILE}.xz"  # the same, a third of the size: 0.2 MB for 10,000 images under one condition
-LARGEST = 1 << 32  # bytes that a packed file may have inside
+LARGE, MOST_PACKING = 64 << 20, 50  # bytes from which packing is looked at, and how many times smaller it may make
+UNPACKING = 256 << 20  # bytes of memory that the packer may ask for besides
 
 
 def load_evidence(path: Path) -> Evidence:
@@ -257,21 +236,18 @@ def locate_evidence(folder: Path) -> Path:
     )
 
 
-def pack_evidence(folder: Path) -> None:
-    """Make a folder's evidence smaller without changing it; it is read as before."""
-    write_atomic(folder / PACKED_FILE, lzma.compress((folder / EVIDENCE_FILE).read_bytes()))
-    (folder / EVIDENCE_FILE).unlink()
-
-
 def unpack_file(path: Path) -> bytes:
     """The content of a packed file, unless it is damaged or there to fill the memory."""
-    reader = lzma.LZMADecompressor()
+    packed = path.read_bytes()
+    most = max(LARGE, MOST_PACKING * len(packed))
+    reader = lzma.LZMADecompressor(memlimit=UNPACKING)
     try:
-        content = reader.decompress(path.read_bytes(), max_length=LARGEST)
+        content = reader.decompress(packed, max_length=most)
     except (lzma.LZMAError, EOFError):
         content = b""
     if not reader.eof:
-        raise ValueError(f"{path} is damaged or was edited (it cannot be unpacked): audit again with --fresh")
+        what = f"{len(packed):,} bytes would unpack to more than {most:,}" if content else "it cannot be unpacked"
+        raise ValueError(f"{path} is damaged or was edited ({what}): audit again with --fresh")
     return content
 
 
@@ -279,11 +255,12 @@ def parse_evidence(content: bytes, path: Path) -> Evidence:
     """Evidence from the bytes of a file, checked."""
     try:
         arrays = load_arrays(content)
-        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-        about = json.loads(header["__metadata__"]["leastwise"])
+        header = parse_json(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        about = parse_json(header["__metadata__"]["leastwise"])
         require(about["schema"] == SCHEMA, f"schema {about['schema']} is not {SCHEMA}")
         stated = about.pop("digest")
         require(stated == digest_content(arrays, about), "its digest does not match its content")
+        check_words(about)
         conditions = {}
         for name, counts in about["conditions"].items():
             columns: dict[str, Any] = {
@@ -294,12 +271,15 @@ def parse_evidence(content: bytes, path: Path) -> Evidence:
         names, warnings = (
             tuple(escape_unprintable(str(text)) for text in about[part]) for part in ("names", "warnings")
         )
-        evidence = Evidence(arrays["ids"], arrays["labels"], names, conditions, about["recipe"], groups, warnings)
-    except (SafetensorError, KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        checks = tuple(check_from_json(one, len(names)) for one in about.get("checks", ()))
+        evidence = Evidence(
+            arrays["ids"], arrays["labels"], names, conditions, about["recipe"], groups, warnings, checks
+        )
+        evidence.verify()
+    except (SafetensorError, LookupError, TypeError, AttributeError, UnicodeError, json.JSONDecodeError) as error:
         raise ValueError(
             f"{path} is not evidence ({type(error).__name__} while reading): audit again with --fresh"
         ) from None
     except ValueError as error:
         raise ValueError(f"{path} is damaged or was edited ({error}): audit again with --fresh") from None
-    evidence.verify()
     return evidence

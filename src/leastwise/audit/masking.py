@@ -2,7 +2,10 @@
 
 A stronger attack cannot do worse than a weaker one unless gradients mislead it (Athalye et al., ICML 2018; Carlini et
 al. 2019). Masking may hit single classes, so every comparison is made class by class, on the same images, with a
-one-sided exact test at 1 % shared among the classes.
+one-sided exact sign test at 1 % shared among the classes; and it may be spread over classes with few images each, so
+all of them together are tested at another 1 %.
+
+Here too: points that did not fool the model when it was asked again, and what the check of survivors found.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,32 +16,42 @@ from typing import Any
 import numpy as np
 from scipy.special import bdtr
 
+from leastwise.attacks.autoattack import RANDOMISED
 from leastwise.attacks.base import ModelAccess
+from leastwise.attacks.codes import UNCONFIRMED
 from leastwise.attacks.combine import Restarts
 from leastwise.attacks.goals import CE
 from leastwise.attacks.registry import class_of
 from leastwise.audit.evidence import MOST_NAMED, Evidence
+from leastwise.models.class_order import describe_swapped
 
 LEVEL = 0.01
+# Of the points that fooled the model during an attack: if so many do not when it is asked again, it is random. A
+# choice, to leave room for the rounding of another form of a network; not a measurement.
+RANDOM_FROM = 0.02
+FEWEST_UNCONFIRMED = 3  # points below which nothing is called random
 RESTARTS_MATTER = 0.02  # of the images of a class: random starts that change so many verdicts are not enough
+
+MOST_ORDERED = 1000  # classes whose order is looked at: 3,000 would take half a minute
 
 StoredAttack = Mapping[str, Any]  # an attack as the recipe of an audit has it
 
 
 @dataclass(frozen=True)
 class Sign:
-    """Under the stronger attack these classes hold significantly more than under the weaker one."""
+    """Under the stronger attack these classes, or all together, hold significantly more than under the weaker one."""
 
     weaker: str
     stronger: str
     classes: tuple[int, ...]
     gains: tuple[float, ...]  # accuracy under the stronger minus accuracy under the weaker
     why: str
+    pooled: float | None = None  # the same over all images, where that is significant
 
     def sentence(self, names: tuple[str, ...]) -> str:
-        shown = ", ".join(
-            f"{names[c]} {100 * gain:+.1f}" for c, gain in list(zip(self.classes, self.gains, strict=True))[:MOST_NAMED]
-        )
+        by_class = list(zip(self.classes, self.gains, strict=True))[:MOST_NAMED]
+        overall = [] if self.pooled is None else [f"over all classes {100 * self.pooled:+.1f}"]
+        shown = ", ".join([*overall, *(f"{names[c]} {100 * gain:+.1f}" for c, gain in by_class)])
         more = ", …" if len(self.classes) > MOST_NAMED else ""
         return f"{self.stronger} left more standing than {self.weaker} ({shown}{more} points): {self.why}"
 
@@ -110,13 +123,15 @@ def compare_conditions(evidence: Evidence, weaker: str, stronger: str, *, why: s
     only_b, only_a = (np.bincount(y[mask], minlength=evidence.k) for mask in (b & ~a, a & ~b))
     # The chance of so many images that only the weaker attack breaks, if either were as likely to.
     p = np.where(only_a + only_b > 0, bdtr(only_a, only_a + only_b, 0.5), 1.0)
+    lost, gained = int(only_a.sum()), int(only_b.sum())
+    pooled = (gained - lost) / len(y) if gained > lost and bdtr(lost, lost + gained, 0.5) < LEVEL else None
     present = n > 0
     found = np.flatnonzero(present & (only_b > only_a) & (p < LEVEL / max(1, int(present.sum()))))
     gains = (only_b - only_a)[found] / n[found]
     order = np.argsort(-gains)
-    if not len(found):
+    if not len(found) and pooled is None:
         return None
-    return Sign(weaker, stronger, tuple(found[order].tolist()), tuple(gains[order].tolist()), why)
+    return Sign(weaker, stronger, tuple(found[order].tolist()), tuple(gains[order].tolist()), why, pooled)
 
 
 def restart_sentences(evidence: Evidence) -> tuple[str, ...]:
@@ -139,11 +154,68 @@ def restart_sentences(evidence: Evidence) -> tuple[str, ...]:
     return tuple(said)
 
 
+def count_unconfirmed(evidence: Evidence, condition: str) -> "np.ndarray":
+    """By class: points that fooled the model during the attack, but not when it was asked again."""
+    lost = evidence.conditions[condition].trouble == UNCONFIRMED
+    return np.bincount(evidence.labels[lost], minlength=evidence.k)
+
+
+def describe_unconfirmed(evidence: Evidence, condition: str) -> tuple[str, bool]:
+    """A sentence on points that did not fool twice, empty if all did; and whether the model must be random."""
+    lost = count_unconfirmed(evidence, condition)
+    total = int(lost.sum())
+    if not total:
+        return "", False
+    right = evidence.correct(condition) & (evidence.conditions[condition].trouble != UNCONFIRMED)
+    fooled = len(evidence.labels) - int(right.sum())  # when the attack looked
+    most = sorted(np.flatnonzero(lost), key=lambda c: -lost[c])
+    shown = ", ".join(f"{evidence.names[c]} {lost[c]}" for c in most[:MOST_NAMED])
+    shown += ", …" if len(most) > MOST_NAMED else ""
+    what = (
+        f"under {condition} {total} of {fooled} points that fooled the model did not when it was asked again ({shown})"
+    )
+    if total < FEWEST_UNCONFIRMED or total < RANDOM_FROM * fooled:
+        return f"{what}; they count as robust", False
+    return (
+        f"{what}: the model is random, or attacks see another one than is judged, and robustness is overstated; audit "
+        f"with {RANDOMISED.spelling}, which averages gradients over draws",
+        True,
+    )
+
+
+def order_sentences(evidence: Evidence) -> tuple[str, ...]:
+    """A sentence if the mistakes on clean images look like another order of the classes."""
+    if "clean" not in evidence.conditions:
+        return ()
+    k, found = evidence.k, evidence.conditions["clean"].predicted.astype(np.int64)
+    wrong = int((found != evidence.labels).sum())
+    if 4 * wrong < len(found) / k or k > MOST_ORDERED:  # two swapped classes of k lose 2/k of the images
+        return ()
+    pairs = np.bincount(k * evidence.labels.astype(np.int64) + found, minlength=k * k).reshape(k, k)
+    told = describe_swapped(pairs, evidence.names)
+    return (told,) if told else ()
+
+
 def masking_sentences(evidence: Evidence) -> tuple[str, ...]:
-    """What an audit shows of masking, in sentences."""
-    return (*(sign.sentence(evidence.names) for sign in find_signs(evidence)), *restart_sentences(evidence))
+    """What an audit shows of masking, in sentences; what the check of survivors found stands first."""
+    unconfirmed = (describe_unconfirmed(evidence, name) for name in evidence.conditions)
+    return (
+        *(check.sentence(evidence.names) for check in evidence.checks if check.fires),
+        *(said for said, random in unconfirmed if random),
+        *(sign.sentence(evidence.names) for sign in find_signs(evidence)),
+        *restart_sentences(evidence),
+    )
 
 
 def cautions(evidence: Evidence) -> tuple[str, ...]:
     """Everything a reader of an audit should know before its numbers: every output repeats it."""
-    return (*evidence.cautions(), *masking_sentences(evidence))
+    return tuple(dict.fromkeys((*masking_sentences(evidence), *evidence.cautions(), *order_sentences(evidence))))
+
+
+def check_remarks(evidence: Evidence) -> tuple[str, ...]:
+    """What the checks of an audit found where that is no reason for caution."""
+    unconfirmed = (describe_unconfirmed(evidence, name) for name in evidence.conditions)
+    return (
+        *(check.sentence(evidence.names) for check in evidence.checks if not check.fires),
+        *(said for said, random in unconfirmed if said and not random),
+    )

@@ -11,6 +11,9 @@ ExampleInts = Int[np.ndarray, " n"]
 ExampleFloats = Float[np.ndarray, " n"]
 ClassMatrix = Float[np.ndarray, "k k"]
 ReachedCounts = Int[np.ndarray, "pairs pairs"]  # k × k, or 0 × 0 where nobody asked
+ClassSums = Float[np.ndarray, "summed summed"]  # k × k, or 0 × 0 where there are too many classes
+
+MOST_SUMMED = 1000  # classes up to which sums by class are kept: at 10,000 they would be 1.6 GB for each condition
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +35,8 @@ class Record:
     rounded: ExampleInts  # predicted at the point as an image of 8 bits; NEVER where nobody asked
     linf: ExampleFloats  # size of the perturbation, both ways
     l2: ExampleFloats
-    logit_sum: ClassMatrix  # row: true class; sum of logits
-    probability_sum: ClassMatrix
+    logit_sum: ClassSums  # row: true class; sum of logits
+    probability_sum: ClassSums
     reached: ReachedCounts  # images of the row's class that were turned into the column's, by an attack that tries all
     forwards: int  # passes of single examples
     backwards: int

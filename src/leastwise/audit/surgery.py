@@ -11,13 +11,13 @@ from typing import Literal, get_args
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int, UInt8
-from scipy.ndimage import gaussian_filter
+from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 
 from leastwise.attacks.goals import Match, Targeted
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import L2, Ball, Zero
+from leastwise.audit.segmentation import ObjectPrior, segment_objects
 from leastwise.core.noise import Noise
 from leastwise.core.progress import ProgressCallback, ignore_progress
 from leastwise.core.types import Images
@@ -109,13 +109,13 @@ def colour_backgrounds(
 
 @dataclass(frozen=True, eq=False)
 class OnColour:
-    """mask · image + (1 - mask) · colour, row by row; without masks they are estimated as the rows are read."""
+    """mask · image + (1 - mask) · colour, row by row; without masks objects are found as the rows are read."""
 
     images: ImageRows
     rows: Int[np.ndarray, " n"]
     masks: np.ndarray | None
     colour: tuple[float, ...]
-    size: float
+    prior: ObjectPrior
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -123,7 +123,7 @@ class OnColour:
 
     def __getitem__(self, at: Int[np.ndarray, " m"], /) -> UInt8[np.ndarray, "m c h w"]:
         pixels = self.images[self.rows[at]]
-        masks = estimate_masks(pixels, self.size) if self.masks is None else self.masks[at]
+        masks = segment_objects(pixels, self.prior) if self.masks is None else self.masks[at]
         front = masks.astype(np.float64)[:, None]
         return to_eight_bits(front * (pixels / 255) + (1 - front) * np.array(self.colour)[:, None, None])
 
@@ -133,47 +133,21 @@ def replace_background(
     masks: np.ndarray | None = None,
     colour: tuple[float, ...] = (1.0, 1.0, 1.0),
     *,
-    size: float = 0.5,
+    prior: ObjectPrior = ObjectPrior(),
 ) -> Dataset:
     """Everything outside the masks in one colour (Tian et al., KDD 2021, figure 6: white).
 
-    `masks` are `[n h w]`, in the order of the examples, 1 on the object and 0 behind it. Tian et al. drew
-    theirs by hand and did not release them; without masks `estimate_masks` stands in, with `size` as
-    the share of the image that counts as object: report how much results depend on it.
+    `masks` are `[n h w]`, in the order of the examples, 1 on the object and 0 behind it. Tian et al. drew theirs by
+    hand and did not release them; without masks `segment_objects` finds the objects (`audit/segmentation.py`), with
+    `prior` as what it expects before it looks: report how much results depend on it.
     """
     channels, h, w = data.shape
     check_colour(colour, channels)
-    check_size(size)
     if masks is not None and masks.shape != (len(data), h, w):
         raise ValueError(f"masks need the shape {[len(data), h, w]}, one per example, but saw {list(masks.shape)}")
     if masks is not None and masks.size and not (masks.min() >= 0 and masks.max() <= 1):
         raise ValueError(f"masks lie between 0 and 1, but saw {masks.min()} to {masks.max()}: divide 8-bit ones by 255")
-    return replace(data, images=OnColour(data.images, data.rows, masks, colour, size), rows=np.arange(len(data)))
-
-
-def estimate_masks(images: UInt8[np.ndarray, "n c h w"], size: float = 0.5) -> Bool[np.ndarray, "n h w"]:
-    """The share `size` of the pixels that looks most like an object: unlike the border, near the centre.
-
-    Unlike: the distance to the nearest of the mean colours of the four borders (1/16 of the image wide),
-    smoothed with a Gaussian of 1/20 of the image, relative to its mean. Half of that mean is added, so that
-    flat images get a disc, and the sum is weighted by a Gaussian about the centre, of half the distance
-    from there to the edge. A larger size keeps all pixels of a smaller one.
-    """
-    check_size(size)
-    n, _, h, w = images.shape
-    v = images / 255
-    rim = max(1, min(h, w) // 16)
-    borders = (v[:, :, :rim], v[:, :, -rim:], v[:, :, :, :rim], v[:, :, :, -rim:])
-    means = [border.mean(axis=(2, 3), keepdims=True) for border in borders]
-    unlike = np.min([np.sqrt(((v - mean) ** 2).sum(axis=1)) for mean in means], axis=0)
-    unlike = gaussian_filter(unlike, (0, h / 20, w / 20), mode="nearest")
-    unlike = unlike / np.maximum(unlike.mean(axis=(1, 2), keepdims=True), 1e-12)
-    down, right = (2 * (np.arange(length) + 0.5) / length - 1 for length in (h, w))  # -1 … 1 from edge to edge
-    near = np.exp(-(down[:, None] ** 2 + right**2) / (2 * 0.5**2))
-    best_first = np.argsort(-((unlike + 0.5) * near).reshape(n, h * w), axis=1, kind="stable")
-    masks = np.zeros((n, h * w), dtype=bool)
-    np.put_along_axis(masks, best_first[:, : round(size * h * w)], True, axis=1)
-    return masks.reshape(n, h, w)
+    return replace(data, images=OnColour(data.images, data.rows, masks, colour, prior), rows=np.arange(len(data)))
 
 
 # Robust and non-robust features (Ilyas et al., NeurIPS 2019).
@@ -324,12 +298,6 @@ def check_colour(colour: Sequence[float], channels: int) -> None:
     """Refuse a colour with another number of channels or values outside [0, 1]."""
     if len(colour) != channels or not all(0 <= value <= 1 for value in colour):
         raise ValueError(f"a colour needs {channels} numbers in 0 … 1, one per channel, but saw {tuple(colour)}")
-
-
-def check_size(size: float) -> None:
-    """Refuse a size that is no share of the image."""
-    if not 0 < size < 1:
-        raise ValueError(f"the size of a mask is a share of the image between 0 and 1, but saw {size}")
 
 
 def hex_colour(colour: Sequence[float]) -> str:

@@ -13,15 +13,18 @@ from leastwise.report.text import Screen, say
 from leastwise.training.choices import CalibrationRule
 
 if TYPE_CHECKING:
+    from leastwise.attacks.pgd import PGD
     from leastwise.data.dataset import Dataset
+    from leastwise.models.classifier import Classifier
+    from leastwise.training.calibrate import Calibration, CalibrationTrial
 
 
 @dataclass(frozen=True)
 class Calibrate:
     """Lift the worst class of a trained network without retraining: an offset for the logit of each class.
 
-    The offsets are chosen on images that were neither trained nor tested on, and both networks are then attacked on
-    the test set.
+    The offsets are chosen on one half of images that were neither trained nor tested on, and kept only if they lift the
+    worst class of the other half by more than chance; both networks are then attacked on the test set.
     """
 
     model: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="FOLDER")]
@@ -69,7 +72,7 @@ class Calibrate:
         from leastwise.report.summary import summarise
         from leastwise.report.terminal.progress import progress
         from leastwise.report.terminal.table import print_classes, what_changed
-        from leastwise.training.calibrate import choose_offsets, with_offsets
+        from leastwise.training.calibrate import with_offsets
 
         console, out = Screen(), Path(self.out)
         check_writable(out)
@@ -85,8 +88,9 @@ class Calibrate:
         model = load_model(place / "model.pt" if place.is_dir() else place, test.shape, test.names).to(device)
         attack = PGD(threat.ball, CE(), threat.step, self.steps, Uniform())
         say(console, f"choosing on {len(valid):,} validation images under {attack}")
-        found = choose_offsets(model, valid, attack, rule=self.rule, rounds=self.rounds, seed=self.seed, device=device)
-        after = with_offsets(model, found.offsets)
+        found, trial = self.choose(console, model, valid, attack=attack, device=device)
+        offsets = found.offsets if trial.accepted else found.offsets * 0
+        after = with_offsets(model, offsets)
         # Common noise: the two audits differ by the offsets alone.
         conditions = (("clean", Clean()), (f"pgd{self.steps}", attack))
         evidence = {}
@@ -97,9 +101,15 @@ class Calibrate:
         saying = what_changed(evidence["before"], evidence["after"], ("before", "after"), condition=f"pgd{self.steps}")
         say(console, f"\n{saying}")
         note = f"logit offsets were chosen on {len(valid)} validation images (leastwise calibrate, rule {self.rule})"
+        if not trial.accepted:
+            note = f"offsets that {len(valid)} validation images suggested were refused (leastwise calibrate)"
         save_checkpoint(out / "model.pt", after.cpu(), test.shape, names=test.names, notes=(*model.notes, note))
         content: dict[str, Any] = {
-            "offsets": dict(zip(test.names, found.offsets.tolist(), strict=True)),
+            "offsets": dict(zip(test.names, offsets.tolist(), strict=True)),
+            "accepted": trial.accepted,
+            "suggested": dict(zip(test.names, found.offsets.tolist(), strict=True)),
+            "lift": {"value": trial.lift.value, "low": trial.lift.low, "high": trial.lift.high, "p": trial.lift.p},
+            "other_half": {"before": tally_block(trial.before), "after": tally_block(trial.after)},
             "rule": self.rule,
             "attack": str(attack),
             "validation": {"before": tally_block(found.before), "after": tally_block(found.after)},
@@ -107,6 +117,30 @@ class Calibrate:
         }
         write_json(out / "calibration.json", content)
         say(console, f"Checkpoint and numbers: {out}")
+
+    def choose(
+        self, console: Screen, model: "Classifier", valid: "Dataset", *, attack: "PGD", device: str
+    ) -> "tuple[Calibration, CalibrationTrial]":
+        """Offsets chosen on one half of the validation images, and what they do on the other."""
+        import numpy as np
+
+        from leastwise.statistics.spread import worst_class
+        from leastwise.training.calibrate import choose_offsets, measure_lift, split_halves
+
+        chosen_on, tried_on = split_halves(valid)
+        if not len(tried_on):
+            raise ValueError(
+                "offsets are chosen on one half of the validation images and tested on the other: give more"
+            )
+        found = choose_offsets(
+            model, chosen_on, attack, rule=self.rule, rounds=self.rounds, seed=self.seed, device=device
+        )
+        weakest = worst_class(np.where(tried_on.counts > 0, found.before.accuracy.numpy(), np.nan))
+        trial = measure_lift(
+            model, found.offsets, tried_on, attack=attack, weakest=weakest, seed=self.seed, device=device
+        )
+        say(console, lift_sentence(trial, len(tried_on)))
+        return found, trial
 
     def load_validation(self, console: Screen, name: str, recipe: dict[str, Any] | None) -> "Dataset":
         """The images to choose on: those the training held out, or those the user names."""
@@ -127,6 +161,14 @@ class Calibrate:
         if not count or training["validation"]["on_test"]:
             raise ValueError("this training held no validation images out: give --valid DATA")
         return data.split(count, training["seed"])[1]
+
+
+def lift_sentence(trial: "CalibrationTrial", images: int) -> str:
+    """What the offsets did to the worst class of images they were not chosen on, and whether they are kept."""
+    lift = trial.lift
+    said = f"on {images:,} other validation images the worst class changes by {100 * lift.value:+.1f} points "
+    said += f"[{100 * lift.low:+.1f}, {100 * lift.high:+.1f}], 5 % of error on each side: "
+    return said + ("the offsets are kept" if trial.accepted else "chance explains it, so no offset is used")
 
 
 def read_recipe(folder: Path) -> dict[str, Any]:

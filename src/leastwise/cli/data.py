@@ -1,4 +1,4 @@
-"""`leastwise data list | fetch | verify | sheet`."""
+"""`leastwise data list | fetch | verify | sheet | masks`."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -125,9 +125,47 @@ class ContactSheet:
         data = load_data(console, with_size(self.data, self.size))
         if not 0 <= self.image < len(data):
             raise ValueError(f"there is no image {self.image}: this data set has 0 to {len(data) - 1}")
+        for note in data.notes:
+            say(console, note)
         batch = data.batch(np.array([self.image]))
         draw_all_changes(batch.x, Noise(self.seed, batch.ids, "/sheet")).save(self.out)
         say(console, f"drawn: {self.out}")
+
+
+@dataclass(frozen=True)
+class MaskSheet:
+    """Draw images of a class on white by the masks that are found for them, tight, usual and wide, to judge by eye."""
+
+    data: Annotated[str, tyro.conf.arg(metavar="DATA")] = "fashion-mini"
+    """NAME, NAME/SPLIT or a path, as for `leastwise audit`; images with three channels have colours to go by"""
+    cls: Annotated[str, tyro.conf.arg(name="class", metavar="NAME")] = ""
+    """the class whose images are drawn; the first one unless given"""
+    images: int = 50
+    """how many, from the first of the class"""
+    size: int = 0
+    """image files only: the side of the square to cut out; 0 to take them as they are"""
+    data_dir: Folder = ""
+    """where known data sets lie"""
+    out: Annotated[Path, tyro.conf.arg(metavar="FILE")] = Path("masks.png")
+    """the PNG to write"""
+
+    def run(self) -> None:
+        use_data_dir(self.data_dir)
+        from leastwise.audit.mask_sheet import draw_mask_sheet
+        from leastwise.audit.segmentation import ObjectPrior
+        from leastwise.jobs.images import PRIORS
+
+        console = Screen()
+        if self.images < 1:
+            raise ValueError(f"a sheet needs images, but saw --images {self.images}")
+        data = load_data(console, with_size(self.data, self.size))
+        name = self.cls or data.names[0]
+        if name not in data.names:
+            raise ValueError(f"there is no class {name!r}: choose {', '.join(data.names[:12])} …")
+        some = data.only([data.names.index(name)]).take(self.images)
+        priors = {"tight": PRIORS["tight"], "usual": ObjectPrior(), "wide": PRIORS["wide"]}
+        draw_mask_sheet(some, priors).save(self.out)
+        say(console, f"drawn: {self.out}, {len(some)} images of {name}")
 
 
 Data = (
@@ -135,6 +173,7 @@ Data = (
     | Annotated[Fetch, tyro.conf.subcommand("fetch")]
     | Annotated[Verify, tyro.conf.subcommand("verify")]
     | Annotated[ContactSheet, tyro.conf.subcommand("sheet")]
+    | Annotated[MaskSheet, tyro.conf.subcommand("masks")]
 )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 from rich.console import Console
 
-from leastwise.cli.options import TargetOptions, echo, parse_class
+from leastwise.cli.options import TargetOptions, echo, parse_class, refuse_to_replace
 from leastwise.report.text import Screen, say
 
 if TYPE_CHECKING:
@@ -44,19 +44,24 @@ class Explain:
     """audits of networks that were trained without a class, for homing; they belong to the first model"""
     training: Annotated[str, tyro.conf.arg(metavar="DIR")] = ""
     """the folder of the first model's training, for class-wise robust overfitting"""
+    fresh: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """audit anew, and replace the audits of the same models under results"""
     out: Annotated[Path, tyro.conf.arg(metavar="EXPLAIN_FILE", aliases=["-o"])] = Path("explain.html")
     """where the page goes; the same numbers go beside it as .json"""
 
     def run(self) -> None:
+        from leastwise.audit.evidence import EXPLAIN_FILE
         from leastwise.core.files import write_atomic, write_json
+        from leastwise.jobs.claims import ANSWERS, digest_answers
         from leastwise.report.explain.agreement import compare_facts
-        from leastwise.report.explain.facts import EXPLAIN_FILE, homing_facts, overfitting_facts
+        from leastwise.report.explain.facts import homing_facts, overfitting_facts
         from leastwise.report.explain.page import explain_page
         from leastwise.report.explain.sentences import explain_lines
         from leastwise.report.results import shorten_names
 
         if self.out.suffix.lower() not in (".html", ".htm"):
             raise ValueError(f"--out must end in .html, but saw {self.out}")
+        refuse_to_replace(self.out.with_suffix(".json"), "between", "an explanation")
         console = Screen()
         names = (self.target.model, *self.others.more)
         if len(set(names)) != len(names):
@@ -78,7 +83,7 @@ class Explain:
                         f"{evidence.k}: give its own"
                     )
                 found["overfitting"] = overfitting
-            write_json(folder / EXPLAIN_FILE, found)
+            write_json(folder / EXPLAIN_FILE, found | {ANSWERS: digest_answers(folder)})
             made[label] = found
         for name, found in made.items():
             for line in explain_lines(name, found):
@@ -132,9 +137,9 @@ class Explain:
         folder = Path(f"results/audit-{auditor.key[:8]}")
         task = AuditTask(auditor, data, folder, form=FORMS.get(target.form), about=target.about)
         echo(console, target, auditor, data=data)
-        if not task.finished:
+        if self.fresh or not task.finished:
             with progress(console, "audit", data.names) as listen:
-                task.run(listen)
+                task.run(listen, fresh=self.fresh)
         evidence = replace(load_evidence(folder), groups=data.groups)  # superclasses may be others than at its time
         moments, points = None, None
         size = {"batch_size": target.batch_size} if target.batch_size else {}

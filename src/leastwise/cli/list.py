@@ -10,15 +10,15 @@ from rich.text import Text
 from leastwise.cli.listing import ListingEntry, read_listing
 from leastwise.report.text import Screen
 
-Topic = Literal["all", "attacks", "augmentations", "corruptions", "data", "methods", "models", "papers"]
+Topic = Literal["all", "attacks", "augmentations", "claims", "corruptions", "data", "methods", "models", "papers"]
 
 
 @dataclass(frozen=True)
 class List:
-    """Show what has a name: attacks, augmentations, corruptions, data sets, training methods, models, papers."""
+    """Show what has a name: attacks, augmentations, claims, corruptions, data sets, methods, models, papers."""
 
     kind: Annotated[tyro.conf.Positional[Topic], tyro.conf.arg(metavar="KIND")] = "all"
-    """attacks, augmentations, corruptions, data, methods, models, papers, or all"""
+    """attacks, augmentations, claims, corruptions, data, methods, models, papers, or all"""
 
     def run(self) -> None:
         console = Screen()

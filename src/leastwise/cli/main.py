@@ -4,6 +4,7 @@ It imports neither torch nor the argument parser until a verb needs them, so hel
 """
 
 import contextlib
+import errno
 import io
 import os
 import re
@@ -12,10 +13,16 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
 
+from leastwise.cli.ending import INTERRUPTED, LAST_WORDS, ending_in_time
 from leastwise.cli.verbs import VERBS, Verb
-from leastwise.core.text import did_you_mean, escape_unprintable, one_line
+from leastwise.core.escaping import escape_unprintable
+from leastwise.core.text import did_you_mean, one_line
 
-BAD_INPUT, INTERRUPTED = 2, 130
+BAD_INPUT = 2
+# What torch, numpy and the system say of memory that there is not; torch's own error for it is only a RuntimeError.
+NO_MEMORY = re.compile(
+    r"not enough memory|allocate memory|out of memory|bad_alloc|start new thread|failed to map segment"
+)
 
 OVERVIEW = """usage: leastwise VERB [options]
 
@@ -48,17 +55,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             print(f"leastwise {__version__}")
         else:
-            return parse_command(verb, rest).run() or 0
+            with ending_in_time():
+                return parse_command(verb, rest).run() or 0
     except BrokenPipeError:  # the reader of our output went away, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
-        complain(
-            "interrupted; `audit`, `race`, `train`, `reproduce`, `study`, `demo` and `data fetch` go on when the same "
-            "command is given again"
-        )
+        complain(LAST_WORDS)
         return INTERRUPTED
-    except (ValueError, OSError, RecursionError, MemoryError) as error:
-        if os.environ.get("LEASTWISE_TRACEBACK"):
+    except (ValueError, OSError, RecursionError, MemoryError, RuntimeError, ImportError) as error:
+        ours = isinstance(error, RuntimeError | ImportError) and not isinstance(error, RecursionError)
+        if os.environ.get("LEASTWISE_TRACEBACK") or (ours and not NO_MEMORY.search(str(error))):
             raise
         complain(error_sentence(error))
         return BAD_INPUT
@@ -70,11 +76,11 @@ def complain(text: str) -> None:
     print(f"leastwise: {escape_unprintable(text)}", file=sys.stderr)
 
 
-def error_sentence(error: ValueError | OSError | RecursionError | MemoryError) -> str:
+def error_sentence(error: Exception) -> str:
     """A mistake as one sentence."""
     if isinstance(error, RecursionError):
         return "something in these files is nested too deeply to be read: check where they come from"
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError | RuntimeError | ImportError) or getattr(error, "errno", 0) == errno.ENOMEM:
         return "there is not enough memory for this: take a smaller --batch-size, or fewer or smaller images"
     if isinstance(error, OSError):
         return f"cannot use {error.filename or 'a file'}: {error.strerror or error}"

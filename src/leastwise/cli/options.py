@@ -1,5 +1,6 @@
 """Options and helpers that several verbs share: what is attacked, who computes, threats, devices, data."""
 
+import json
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -118,6 +119,8 @@ class TargetOptions:
     """normalisation that goes inside the model: means per channel"""
     std: Annotated[str, tyro.conf.arg(metavar="A,B,C")] = ""
     """normalisation that goes inside the model: standard deviations per channel"""
+    map: Annotated[str, tyro.conf.arg(metavar="A=B,…")] = ""
+    """classes that data and model call otherwise: car=automobile says that the model's automobile is the data's car"""
     trust: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """allow formats that can run code when they are loaded (.pt2, Hugging Face folders with their own code)"""
     force: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -141,9 +144,14 @@ class TargetOptions:
         from leastwise.attacks.registry import split_names
         from leastwise.attacks.surrogate import Surrogate, make_surrogate
         from leastwise.data.classes import read_groups
+        from leastwise.models.class_order import parse_map
         from leastwise.models.load.dispatch import load_model
+        from leastwise.report.text import say
 
         split_names(attack)
+        mapping = parse_map(self.map)
+        # Reading, a first pass and the checks may take a minute: say what is being done before they begin.
+        say(console, f"reading {self.data} and {self.model}, and checking them")
         data = load_data(console, with_size(self.data, self.size))
         if self.per_class:
             data = data.take(self.per_class)
@@ -157,7 +165,14 @@ class TargetOptions:
 
         def classifier(name: str) -> "Classifier":
             return load_model(
-                name, data.shape, data.names, arch=self.arch or None, mean=mean, std=std, trust=self.trust
+                name,
+                data.shape,
+                data.names,
+                arch=self.arch or None,
+                mean=mean,
+                std=std,
+                trust=self.trust,
+                mapping=mapping,
             )
 
         def other(name: str) -> Surrogate:
@@ -198,6 +213,18 @@ def keep_classes_of(data: "Dataset", classes: Sequence[int | str], model: str) -
     return data.keep(own) if set(own) == {data.names[data.index(c)] for c in classes} else some
 
 
+def refuse_to_replace(file: Path, key: str, what: str) -> None:
+    """Refuse to write over a file that is not of the kind that would be written: of those, one more is quickly made."""
+    if not file.exists():
+        return
+    try:
+        held = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        held = None
+    if not isinstance(held, dict) or key not in held:
+        raise ValueError(f"{file} holds something else than {what}: choose another name with --out")
+
+
 def parse_class(text: str, names: Sequence[str]) -> int | str:
     """A class by its name, or else by its number."""
     return int(text) if text.isdecimal() and text not in names else text
@@ -214,7 +241,7 @@ def echo(console: Console, target: TargetOptions, auditor: "Auditor", *, data: "
     lines += [f"data   {target.data}: {len(data):,} images of {c}x{h}x{w}, {data.k} classes"]
     lines += [f"       {note}" for note in data.notes]
     lines += [f"attack {condition:{width}}  {attack}" for condition, attack in conditions]
-    lines += [f"warning: {warning}" for warning in auditor.warnings]
+    lines += [f"warning: {warning}" for warning in auditor.warnings if warning not in data.notes]
     for line in lines:
         say(console, line)
 

@@ -1,13 +1,15 @@
 """`leastwise race`."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
 from leastwise.cli.options import ExecutorOptions, TargetOptions, echo
+from leastwise.core.text import parse_share
 from leastwise.report.text import Screen
 
 
@@ -15,7 +17,8 @@ from leastwise.report.text import Screen
 class Race:
     """Find the worst class with as few attacks as possible: only classes that may still be the worst are attacked.
 
-    The answer may be stopped at any time without growing wrong; if the images do not suffice it is "undecided among …".
+    Only images that are right as they are get attacked. The race may be stopped at any time without growing wrong; if
+    the images do not suffice for the population the answer is "undecided among …".
     """
 
     target: tyro.conf.OmitArgPrefixes[TargetOptions]
@@ -24,9 +27,17 @@ class Race:
     """one attack; several as a worst case with +, such as apgd-ce+square"""
     eps: Annotated[str, tyro.conf.arg(metavar="EPS")] = "8/255"
     """how far the attack may go, in pixel units of [0, 1]"""
+    question: Literal["this-test-set", "population"] = "this-test-set"
+    """the worst class of these very images, which is certain at the end, or of what they were drawn from"""
+    top: int = 1
+    """how many of the worst classes to find"""
+    below: Annotated[str, tyro.conf.arg(metavar="P")] = ""
+    """find which classes are less accurate than this (0.2, 20%) and which are not, instead of the worst one"""
+    prior: Annotated[str, tyro.conf.arg(metavar="DIR")] = ""
+    """an earlier audit of the same classes: its accuracies decide where is looked first, never the answer"""
     confidence: float = 0.95
-    """that the named class is the worst"""
-    round: int = 25
+    """that the answer is right"""
+    round: int = 5
     """images of each class that are attacked between two looks"""
     fresh: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """do it anew, and replace what --out holds"""
@@ -38,6 +49,9 @@ class Race:
         where.check()
         if "," in self.attack:
             raise ValueError(f"a race is run under one attack, but saw {self.attack}: join several with +")
+        from leastwise.statistics.race import RaceAim
+
+        aim = RaceAim(self.question, self.top, parse_share(self.below) if self.below else None, self.confidence)
         console = Screen()
         loaded = target.ready(console, self.eps, self.attack, threads=where.threads(target.threads))
         data, threat = loaded.data, loaded.threat
@@ -51,12 +65,14 @@ class Race:
 
         conditions = ((self.attack, make_attack(self.attack, threat)),)
         auditor = target.make_auditor(loaded, conditions)
-        recipe = RaceRecipe(auditor.key, self.round, self.confidence)
+        recipe = RaceRecipe(auditor.key, self.round, aim, read_guess(self.prior, data.names))
         folder = Path(self.out or f"results/race-{recipe_key(recipe)[:8]}")
         task = RaceTask(auditor, data, folder, recipe, form=FORMS.get(target.form), about=target.about)
         echo(console, target, auditor, data=data)
         if task.finished and not self.fresh:
             say(console, f"done before, in {task.folder} (--fresh does it anew)")
+            for remark in filter(None, [task.likeness]):
+                say(console, remark)
         else:
             with where.open_executor() as executor:
                 with show_race(console, data.names) as listen:
@@ -64,3 +80,17 @@ class Race:
         found = json.loads(task.result.read_text())
         say(console, race_sentence(found))
         say(console, f"Result: {task.result}")
+
+
+def read_guess(folder: str, names: Sequence[str]) -> tuple[float, ...]:
+    """The class accuracies of an earlier audit, under its last condition; nothing without one."""
+    if not folder:
+        return ()
+    from leastwise.audit.evidence import load_evidence
+
+    evidence = load_evidence(Path(folder))
+    if tuple(evidence.names) != tuple(names):
+        raise ValueError(f"{folder} is an audit of other classes, so it says nothing about these: leave --prior out")
+    accuracy = evidence.tally(list(evidence.conditions)[-1]).accuracy
+    # A class without images there is expected to be like the others.
+    return tuple(round(float(a), 4) for a in accuracy.nan_to_num(float(accuracy.nanmean())))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from leastwise.papers.estimate import Speed
+    from leastwise.papers.exhibit import Exhibit
     from leastwise.papers.recipes import Recipe
     from leastwise.papers.reproduce import RecipeListener
     from leastwise.papers.stored import PaperStore
@@ -32,7 +33,7 @@ class Reproduce:
     What is finished under --out is used again, and an interrupted run goes on when the same command is given again.
     """
 
-    exhibits: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="PAPER[/EXHIBIT]")]
+    exhibits: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="PAPER[/EXHIBIT]")] = ()
     """benz2021, tian2021, ahn, tradeoff2022, or an exhibit such as ahn/table1; `leastwise list papers` shows all"""
     where: tyro.conf.OmitArgPrefixes[ExecutorOptions] = ExecutorOptions()
     only: tuple[str, ...] = ()
@@ -43,6 +44,9 @@ class Reproduce:
     """where trainings, audits and pages go, and where finished ones are looked for"""
     plan: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """only show what would be done, what is there already, and about how long the rest takes"""
+    next: Annotated[int, tyro.conf.arg(metavar="N")] = 0
+    """only do the next N trainings and audits that are missing, those that most claims wait for first, and draw
+    nothing; of all papers unless some are named. Several processes may do so side by side, each with --threads 1"""
     draw: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """only write the pages, from what is there; other cells say that they were not run"""
     data_dir: Annotated[str, tyro.conf.arg(metavar="DIR")] = ""
@@ -57,13 +61,18 @@ class Reproduce:
         use_data_dir(self.data_dir)
         from leastwise.papers.registry import PAPERS, keep_roles, select_exhibits
 
-        if not self.exhibits:
+        if self.next < 0 or (self.next and (self.plan or self.draw or self.only)):
+            raise ValueError("--next takes a number of pieces of work, and goes without --plan, --draw and --only")
+        if not self.exhibits and not self.next:
             raise ValueError(f"name a paper, {', '.join(PAPERS)}, or an exhibit: `leastwise list papers` shows all")
         exhibits = tuple({one.id: one for name in self.exhibits for one in select_exhibits(name)}.values())
         wanted = keep_roles(exhibits, self.only)
         threads = self.where.threads(self.threads)
         device = choose_device(self.device, threads)
+        if self.next:
+            return self.do_next(wanted, device, threads)
         from leastwise.core.files import check_writable
+        from leastwise.papers.completeness import count_complete
         from leastwise.papers.estimate import Speed
         from leastwise.papers.page import write_page
         from leastwise.papers.recipes import trainings
@@ -80,6 +89,7 @@ class Reproduce:
         if not self.draw:
             if self.plan or work:
                 show_tree(console, wanted, store)
+            say(console, f"exhibits   {count_complete(wanted, self.scale, store.has)}")
             show_work(console, recipes, work, store=store, speed=speed)
         if self.plan:
             return 0
@@ -95,9 +105,35 @@ class Reproduce:
             written = write_page(
                 found.paper, found.exhibits, self.scale, results=found.results, failed=found.failed, folder=folder
             )
-            say(console, f"{found.paper.id} at scale {self.scale}: {written[0]}, and {len(written) - 1} tables")
+            complete = count_complete(found.exhibits, self.scale, found.results.__contains__)
+            told = f"{written[0]}, and {len(written) - 1} tables; {complete}"
+            say(console, f"{found.paper.id} at scale {self.scale}: {told}")
         if failed:
             say(console, f"{len(failed)} of {len(work)} failed; cells say why, and the same command tries again")
+        return SOME_FAILED if failed else 0
+
+    def do_next(self, exhibits: tuple["Exhibit", ...], device: str, threads: int) -> int:
+        """The next pieces of work by rank, one after the other; what fails is said, and the next one begun."""
+        from leastwise.core.files import check_writable
+        from leastwise.papers.campaign import list_open_work, rank_work
+        from leastwise.papers.estimate import Speed
+        from leastwise.papers.reproduce import do_work
+        from leastwise.papers.stored import PaperStore
+        from leastwise.report.text import say
+
+        console, speed = Screen(), Speed(device)
+        store = PaperStore(self.out, self.scale)
+        check_writable(store.root)
+        store.remember_keys(rank_work(self.scale, exhibits))
+        done, failed = 0, 0
+        with self.where.open_executor() as executor:
+            for recipe in list_open_work(self.scale, store, exhibits):
+                listener = make_listener(console, (recipe,), store, speed=speed)
+                problems = do_work((recipe,), store, listener, device=device, threads=threads, executor=executor)
+                done, failed = done + 1, failed + len(problems)
+                if done == self.next:
+                    break
+        say(console, f"{done - failed} done, {failed} failed" if done else "nothing is left that can be done here")
         return SOME_FAILED if failed else 0
 
 
@@ -136,10 +172,16 @@ def show_work(
     if not work:
         say(console, "left       nothing")
         return
-    say(console, f"left       {count_in_words(work)}, {short(sum(map(count_passes, work)))} passes of single images")
-    seconds = sum(map(speed.seconds, work))
-    say(console, f"takes      about {duration(seconds)}, by a few steps of each network timed just now; attacks")
-    say(console, "           may end much earlier than they are counted here")
+    say(
+        console,
+        f"left       {count_in_words(work)}, at most {short(sum(map(count_passes, work)))} passes of single images",
+    )
+    likely, most = sum(map(speed.seconds, work)), sum(map(speed.most_seconds, work))
+    say(
+        console,
+        f"takes      about {duration(likely)} on a free processor, by a few steps of each network timed just now;",
+    )
+    say(console, f"           at most {duration(most)}, if no image left an attack before its end")
     for sentence in missing(work, store):
         say(console, f"warning    {sentence}", style="yellow")
 

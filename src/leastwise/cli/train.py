@@ -1,5 +1,6 @@
 """`leastwise train`."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 # Photographs that may be mirrored; digits may not.
 MIRRORED = ("cifar10", "cifar100", "stl10", "tiny-imagenet", "imagenet")
+START_IMAGES, ROBUST_START = 200, 0.25  # a start is robust if a quarter of what is right stays right on some images
 LONG = 30  # epochs from which photographs are cropped too: shorter trainings underfit (docs/results/training.md)
 
 
@@ -63,17 +65,18 @@ class Train:
     """pseudo-labelled images that make up half of each batch (RST)"""
     set: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="NAME=VALUE")] = ()
     """a setting of the method (beta=4) or of another part (cfa.lambda1=0.3, fawa.decay=0.9, schedule.peak=0.1,
-    optimiser.momentum=0.95, validation.every=5); may be repeated"""
+    optimiser.momentum=0.95, validation.every=5, validation.attack.steps=20, attack.start=gaussian); may be repeated"""
     epochs: int = 12
     """passes over the data"""
     batch_size: int = 128
     """images per update"""
-    schedule: Annotated[str, tyro.conf.arg(metavar="NAME")] = "one-cycle"
-    """one-cycle, cosine, steps, cyclic, constant, or a paper's: trades, mart, wat, dafa, faal, frl, fast-imagenet"""
+    schedule: Annotated[str, tyro.conf.arg(metavar="NAME")] = ""
+    """one-cycle, cosine, steps, cyclic, constant, or a paper's: trades, mart, wat, dafa, faal, frl, fast-imagenet;
+    one-cycle unless given, or what a policy was published with (frl)"""
     rate: float | None = None
     """highest learning rate; the schedule's own unless given"""
     optimiser: Annotated[str, tyro.conf.arg(metavar="NAME")] = "nesterov"
-    """nesterov, sgd or adam"""
+    """nesterov, sgd, adam (decay in the gradient) or adamw (decoupled)"""
     valid_per_class: int = -1
     """validation images split off each class; -1 for a tenth of the smallest class, at most 100"""
     best_by: SelectionRule = "sum"
@@ -112,13 +115,14 @@ class Train:
         use_data_dir(self.data_dir)
         device = choose_device(self.device, self.threads)
         from leastwise.core.recipe import name_of_type, recipe_key
-        from leastwise.jobs.store import RESULTS, Store, weights_in
+        from leastwise.jobs.store import RESULTS, weights_in
         from leastwise.jobs.train_task import prepare_training
         from leastwise.report.terminal.progress import progress
         from leastwise.report.text import say
         from leastwise.training.registry import settings_text
 
         job = self.job()
+        say(Screen(quiet=os.environ.get("RANK", "0") != "0"), f"reading {self.data}, and checking {self.model} on it")
         folder = Path(self.out or RESULTS / f"train-{recipe_key(job)[:8]}")
         task = prepare_training(job, folder, device=device, threads=self.threads)
         console = Screen(quiet=not task.writes)
@@ -128,17 +132,53 @@ class Train:
             say(console, f"attack     {objective.attack}")
         for policy in job.training.policies:
             say(console, f"classes    {name_of_type(type(policy))} {settings_text(policy)}")
+        for note in task.course.data.notes:
+            say(console, f"data       {note}")
         if self.select_on_test:
             say(console, "warning: the best epoch is chosen on the test set", style="yellow")
+        if doubt := self.doubt_start(task):
+            say(console, f"warning: {doubt}", style="yellow")
+        for said in () if task.finished else task.doubts:
+            say(console, f"warning: {said}", style="yellow")
         # A place that the user names is a place of its own; otherwise whoever did the same job has done it.
-        found = None if self.out or self.fresh else Store(RESULTS, places={job: folder}).find(job)
+        found = None if self.out or self.fresh else find_done(job, task)
         weights = task.weights if found is None else weights_in(found)
         if found or (task.finished and not self.fresh):
             say(console, f"done before, in {found or folder} (--fresh does it anew)")
         else:
             with progress(console, f"train {self.method}", task.names) as listen:
-                task.run(self.record(listen, task), fresh=self.fresh)
+                task.run(self.record(tell_doubts(console, task, listen), task), fresh=self.fresh)
+        for said in task.doubts:
+            say(console, f"warning: {said}", style="yellow")
+        for note in () if weights is None else read_notes(weights):
+            say(console, f"note: {note}", style="yellow")
         say(console, f"Checkpoint: {weights}")
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """The names of the class-wise policies."""
+        return tuple(name.strip() for name in self.fair.split(",")) if self.fair else ()
+
+    def doubt_start(self, task: "TrainingTask") -> str:
+        """Why the start of a policy that fine-tunes a robust network is not one; empty if it is, or need not be."""
+        from leastwise.training.registry import find_published
+        from leastwise.training.validate import measure_classes
+
+        published = find_published(self.policies)
+        if published is None or not published.fine_tunes:
+            return ""
+        what = f"{self.fair} was published as a fine-tuning of a robust network"
+        if not self.start:
+            return f"{what}, and this begins from scratch: give a robust checkpoint with --start"
+        course = task.course
+        some = course.data.take(-(-START_IMAGES // course.data.k))
+        attack = course.training.validation.attack_for(course.training.objective)
+        seen = measure_classes(course.model, some, attack)
+        stay = seen.robust.overall / max(seen.clean.overall, 1e-9)
+        if stay >= ROBUST_START:
+            return ""
+        right = f"of the images that it gets right without attack {100 * stay:.0f} % stay right under PGD"
+        return f"{what}, and {self.start} is not robust at this radius: {right}"
 
     def record(self, listen: "JobEventListener", task: "TrainingTask") -> "JobEventListener":
         """The listener, and TensorBoard beside it where that was asked for."""
@@ -155,27 +195,30 @@ class Train:
         from leastwise.jobs.job import TrainJob
         from leastwise.training.averaging import find_averaging
         from leastwise.training.awp import AWP
-        from leastwise.training.recipe import Training, Validation, find_optimiser
-        from leastwise.training.registry import apply_settings, find_method, find_policy
+        from leastwise.training.base import check_policies
+        from leastwise.training.recipe import Training, Validation, find_optimiser, with_own_attack
+        from leastwise.training.registry import apply_settings, find_method, find_policy, find_published
         from leastwise.training.schedules import find_schedule
 
-        fair = tuple(name.strip() for name in self.fair.split(",")) if self.fair else ()
-        rates = find_schedule(self.schedule)
+        fair = self.policies
+        published = find_published(fair)
+        rates = find_schedule(self.schedule or (published.schedule if published else "one-cycle"))
         if self.rate is not None:
             rates = apply_settings({"method": rates}, (f"{peak_of(rates)}={self.rate}",))["method"]
         valid = None if self.valid_per_class < 0 else self.valid_per_class
-        parts: dict[str, Any] = {
-            "method": find_method(self.method).make(threat.ball, threat.step, self.steps),
-            **{name: find_policy(name) for name in fair},
-            "schedule": rates,
-            "optimiser": find_optimiser(self.optimiser),
-            "validation": Validation(valid, self.best_by, on_test=self.select_on_test),
-        }
+        objective = find_method(self.method).make(threat.ball, threat.step, self.steps)
+        policies = {name: find_policy(name) for name in fair}
+        check_policies(objective, tuple(policies.values()))
+        validation = Validation(valid, self.best_by, on_test=self.select_on_test)
+        if published or any(text.startswith("validation.attack.") for text in self.set):
+            validation = with_own_attack(validation, objective, published.validation_steps if published else None)
+        parts: dict[str, Any] = {"method": objective, **policies, "schedule": rates, "validation": validation}
+        parts["optimiser"] = find_optimiser(self.optimiser)
         if self.average:
             parts[self.average] = find_averaging(self.average)
         if self.awp:
             parts["awp"] = AWP(parse_number(self.awp, "awp"))
-        parts = apply_settings(parts, self.set)
+        parts = apply_settings(parts, (*(published.settings if published else ()), *self.set))
         training = Training(
             parts["method"],
             self.epochs,
@@ -192,12 +235,9 @@ class Train:
             self.precision,
             test_at=whole_numbers(self.test_at, "test-at"),
         )
-        data, only = (
-            with_size(self.data, self.size),
-            tuple(name.strip() for name in self.only.split(",") if name.strip()),
-        )
+        only = tuple(name.strip() for name in self.only.split(",") if name.strip())
         mean, std = parse_numbers(self.mean, "mean"), parse_numbers(self.std, "std")
-        images = ImageSet(data, per_class=self.per_class or None)
+        images = ImageSet(with_size(self.data, self.size), per_class=self.per_class or None)
         return TrainJob(images, self.model, training, mean, std, only, self.start, extra=self.extra)
 
     def augmentation(self) -> "Augment":
@@ -206,6 +246,42 @@ class Train:
         known = self.data.partition("/")[0].partition("@")[0]
         usual = "none" if known not in MIRRORED else "crop-flip" if self.epochs >= LONG else "flip"
         return find_augmentation(self.augment if self.augment != "auto" else usual)
+
+
+def tell_doubts(console: Screen, task: "TrainingTask", listen: "JobEventListener") -> "JobEventListener":
+    """The listener, and a warning beside it when an epoch goes wrong in a way that was not told yet."""
+    from leastwise.report.text import say
+    from leastwise.training.base import Epoch
+    from leastwise.training.doubts import doubt_epoch
+
+    told = False
+
+    def hear(event: Any) -> None:
+        nonlocal told
+        listen(event)
+        said = doubt_epoch(event, task.names) if isinstance(event, Epoch) else ""
+        if said and not told:
+            say(console, f"warning: {said}", style="yellow")
+        told = told or bool(said)
+
+    return hear
+
+
+def find_done(job: "TrainJob", task: "TrainingTask") -> Path | None:
+    """Where the same training of the same images was done before: a part of a data set has the name of the whole."""
+    from leastwise.jobs.claims import read_claim
+    from leastwise.jobs.store import RESULTS, Store
+
+    found = Store(RESULTS, places={job: task.folder}).find(job)
+    same = found is not None and (read_claim(found) or {}).get("data") == task.claim["data"]
+    return found if same else None
+
+
+def read_notes(weights: Path) -> tuple[str, ...]:
+    """What a checkpoint tells whoever uses it."""
+    from leastwise.models.load.checkpoint import load_checkpoint
+
+    return load_checkpoint(weights).notes
 
 
 def peak_of(schedule: Any) -> str:

@@ -1,16 +1,18 @@
 """Files that are either whole or absent: write to a temporary neighbour, fsync, rename. Folders for one at a time."""
 
+import errno
 import fcntl
 import hashlib
 import json
 import math
 import os
+import secrets
 import socket
-import tempfile
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from leastwise.core.text import one_line
 
@@ -19,19 +21,30 @@ LOCK = ".leastwise.lock"
 
 def write_atomic(path: Path, content: bytes) -> None:
     """Replace `path` by `content`; a crash at any moment leaves the old file or the new one."""
+    with replacing(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A new file that takes the place of `path` when all of it is on the disk; if anything fails, nothing is left.
+
+    Its name cannot be guessed and it is opened only if nothing has that name, so that no link of others is followed.
+    The system gives it the permissions that any new file of the user's has.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    temporary = Path(name)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
+        with os.fdopen(handle, "w+b") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp makes private files; a result should be as readable as any other file of the user's.
-        temporary.chmod(0o666 & ~read_umask())
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+            error.filename = str(path)  # or a full disk would be told without saying what did not fit
         raise
     sync_folder(path.parent)
 
@@ -53,7 +66,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    handle = open_lock(path)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -71,6 +84,37 @@ def lock_folder(folder: Path) -> Iterator[None]:
             path.unlink(missing_ok=True)
     finally:
         os.close(handle)
+
+
+def open_lock(path: Path) -> int:
+    """Open a lock, or make it. A link is not followed: what is behind it would be cut to nothing."""
+    refusal = f"{path} is a link or no plain file, which leastwise never makes: look who did, and remove it"
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            raise ValueError(refusal) from None
+        raise
+    facts = os.fstat(handle)
+    if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:
+        os.close(handle)
+        raise ValueError(refusal)
+    return handle
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether some process works in a folder right now."""
+    try:
+        handle = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
 
 
 def is_still_there(path: Path, handle: int) -> bool:
@@ -92,16 +136,18 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def read_umask() -> int:
-    """The permissions that new files of this process lack; the system tells them only when they are set."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
 def write_json(path: Path, value: Any) -> None:
     """Replace a file by a value as JSON, whole or not at all; NaN is refused."""
     write_atomic(path, (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The value that JSON describes; what only Python's own reader takes for JSON (NaN, Infinity) is refused."""
+
+    def refuse(word: str) -> Any:
+        raise ValueError(f"{word} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
 
 
 def sha256(*parts: bytes) -> str:

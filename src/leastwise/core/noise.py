@@ -23,6 +23,7 @@ WORD = 0xFFFFFFFF
 ROUND_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 KEY_INCREMENTS = (0x9E3779B9, 0xBB67AE85)
 ROUNDS = 10
+AT_ONCE = 1 << 20  # counters whose words are made at a time
 
 RandomWords = Int[Tensor, "..."]  # unsigned 32-bit words, held in int64
 
@@ -86,15 +87,17 @@ class Noise:
         """Random words without their lowest bits, as numbers of a type."""
         size = math.prod(shape)
         blocks = -(-size // 4)
-        position = torch.arange(blocks, device=self.ids.device).expand(len(self.ids), blocks)
         low, high = (self.ids & WORD)[:, None], ((self.ids >> 32) & WORD)[:, None]
         draw = torch.as_tensor(self.draw & WORD, device=low.device).view(-1, 1)
         digest = hashlib.sha256(f"{self.seed}|{self.purpose}".encode()).digest()
         key = int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:8], "little")
-        words = philox((position, draw.expand_as(position), low.expand_as(position), high.expand_as(position)), key)
         out = torch.empty(len(self.ids), blocks, 4, dtype=dtype, device=self.ids.device)
-        for place, word in enumerate(words):
-            out[:, :, place] = word.bitwise_right_shift_(cut)
+        each = max(1, AT_ONCE // max(1, len(self.ids)))  # the words of a large image take ten times its own memory
+        for first in range(0, blocks, each):
+            position = torch.arange(first, min(first + each, blocks), device=self.ids.device).expand(len(self.ids), -1)
+            words = philox((position, draw.expand_as(position), low.expand_as(position), high.expand_as(position)), key)
+            for place, word in enumerate(words):
+                out[:, first : first + each, place] = word.bitwise_right_shift_(cut)
         return out.view(len(self.ids), 4 * blocks)[:, :size].contiguous().view(len(self.ids), *shape)
 
 

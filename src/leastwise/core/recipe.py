@@ -20,6 +20,14 @@ KEY_LENGTH = 16  # hex digits: 64 bits, no accidental collision among billions o
 ADDED_LATER = {"recipe": "unless default"}
 
 
+def idle_without(other: str, told: Any) -> dict[str, Any]:
+    """Metadata of a field that means nothing while another one is zero: then it is always told as the same value.
+
+    Recipes that differ only there do the same work, and its default may change without touching their keys.
+    """
+    return {"idle": (other, told)}
+
+
 def name_of_type(kind: type) -> str:
     """The name that recipes have for a type: its own `recipe_name`, never one that it inherits."""
     return str(vars(kind).get("recipe_name", kind.__name__))
@@ -42,11 +50,17 @@ def to_plain_json(value: Any) -> Any:
             return [to_plain_json(v) for v in value]
     if is_dataclass(value) and not isinstance(value, type):
         told = [f for f in fields(value) if is_in_recipe(f, getattr(value, f.name))]
-        return {"type": name_of_type(type(value))} | {f.name: to_plain_json(getattr(value, f.name)) for f in told}
+        return {"type": name_of_type(type(value))} | {f.name: to_plain_json(told_value(value, f)) for f in told}
     raise ValueError(
         f"a recipe is made of numbers, strings, tuples and frozen dataclasses, but saw {type(value).__name__}: "
         "give a plain value instead"
     )
+
+
+def told_value(recipe: Any, field: Field[Any]) -> Any:
+    """The value of a field as the recipe tells it."""
+    other, told = field.metadata.get("idle", ("", None))
+    return told if other and not getattr(recipe, other) else getattr(recipe, field.name)
 
 
 def is_in_recipe(field: Field[Any], value: Any) -> bool:

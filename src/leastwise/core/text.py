@@ -1,15 +1,11 @@
-"""Text from people and for people: numbers as they write them, what they may have meant, an error in one line.
-
-And characters that a terminal must not obey.
-"""
+"""Text from people and for people: numbers as they write them, what they may have meant, an error in one line."""
 
 import difflib
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 
-# Characters that turn the direction of the text that follows them.
-TURNING = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A))))
+from leastwise.core.escaping import escape_unprintable
+
 LIKELY = 0.6  # likeness from which a name is offered for a misspelt one: difflib's own default
 
 
@@ -46,21 +42,6 @@ def error_with_type(error: BaseException) -> str:
     return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
 
 
-def escape_unprintable(text: str) -> str:
-    """The text as it can be printed and hashed.
-
-    A file name that is not UTF-8 holds halves of characters, which can be neither. What commands the terminal, breaks
-    the line or turns the direction of the text is shown, not obeyed.
-    """
-    whole = text.encode("utf-8", "backslashreplace").decode()
-    return "".join(c.encode("unicode_escape").decode() if is_command(c) else c for c in whole)
-
-
-def is_command(character: str) -> bool:
-    """Whether a character does something to the text around it rather than being seen."""
-    return unicodedata.category(character) in ("Cc", "Zl", "Zp") or character in TURNING
-
-
 UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600}
 
 
@@ -86,3 +67,9 @@ def parse_seconds(text: str, name: str = "the time budget") -> float | None:
     if found is None or float(found[1]) == 0:
         raise ValueError(f"{name} must be like 90s, 20m or 1.5h, but saw {text!r}")
     return float(found[1]) * UNITS[found[2]]
+
+
+def parse_share(text: str, what: str = "a share") -> float:
+    """`0.03` or `3%` as a fraction."""
+    text = text.strip()
+    return parse_number(text.removesuffix("%"), what) / (100 if text.endswith("%") else 1)

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from jaxtyping import Int, UInt8
 
+from leastwise.core.escaping import escape_unprintable
 from leastwise.core.files import sha256
 from leastwise.core.noise import random_order
-from leastwise.core.text import escape_unprintable
 from leastwise.core.types import Images, Labels
 from leastwise.data.classes import Groups
 
@@ -33,9 +33,17 @@ class ImageRows(Protocol):
 
 @runtime_checkable
 class Fingerprinted(Protocol):
-    """Rows that know a digest of their content without decoding it, such as files whose bytes were hashed."""
+    """Rows that know a digest of their content without decoding it, such as files whose bytes were hashed.
+
+    `read_again` has the digests of what is there now; where that is too much to be read, `describe_unread` says so.
+    """
 
     def fingerprint(self, rows: Int[np.ndarray, " n"], /) -> bytes: ...
+    def read_again(self, rows: Int[np.ndarray, " n"], /) -> "Fingerprinted": ...
+    def describe_unread(self, rows: Int[np.ndarray, " n"], /) -> str: ...
+
+
+IS_PART = " is a declared part: "  # in the note of every data set that is one
 
 
 class Batch(NamedTuple):
@@ -201,6 +209,12 @@ class Dataset:
     def with_notes(self, *notes: str) -> "Dataset":
         return replace(self, notes=(*self.notes, *notes))
 
+    @property
+    def part_notes(self) -> tuple[str, ...]:
+        """What every result of these images has to repeat: that they are a part, or that nobody read all of them."""
+        unread = self.images.describe_unread(self.rows) if isinstance(self.images, Fingerprinted) else ""
+        return (*(note for note in self.notes if IS_PART in note), *([unread] if unread else []))
+
     def where(self, keep: "np.ndarray") -> "Dataset":
         return replace(self, labels=self.labels[keep], ids=self.ids[keep], rows=self.rows[keep])
 
@@ -225,16 +239,16 @@ class Dataset:
     def digest(self) -> str:
         """A hash of pixels, labels, ids and names: the same examples give the same digest."""
         size = max(1, HASH_BLOCK // int(np.prod(self.shape)))
+        files = self.images.read_again(self.rows) if isinstance(self.images, Fingerprinted) else None
+
+        def content(rows: Int[np.ndarray, " m"]) -> bytes:
+            return np.ascontiguousarray(self.images[rows]).tobytes() if files is None else files.fingerprint(rows)
+
         blocks = (self.rows[i : i + size] for i in range(0, len(self), size))
-        pixels = sha256(*(sha256(self.content(rows)).encode() for rows in blocks))
+        pixels = sha256(*(sha256(content(rows)).encode() for rows in blocks))
         return sha256(
             pixels.encode(), self.labels.tobytes(), self.ids.tobytes(), *(name.encode() for name in self.names)
         )
-
-    def content(self, rows: Int[np.ndarray, " m"]) -> bytes:
-        if isinstance(self.images, Fingerprinted):
-            return self.images.fingerprint(rows)
-        return np.ascontiguousarray(self.images[rows]).tobytes()
 
 
 def check_labels(labels: Int[np.ndarray, " n"], k: int) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from leastwise.core.progress import ProgressCallback, ignore_progress
 from leastwise.data.cache import describe_missing, find_folder
 from leastwise.data.dataset import Dataset
+from leastwise.data.part import check_part, drop_counts, read_part, suggest_part
 from leastwise.data.readers.arrays import read_npy, read_npz
 from leastwise.data.readers.huggingface import is_huggingface, read_huggingface
 from leastwise.data.readers.image_folder import list_folders, list_images, read_folder
@@ -75,9 +76,14 @@ def load_known(
     folder = find_folder(source.folders) if source.folders else Path()
     if folder is None:
         raise ValueError(describe_missing(name, source.folders))
+    part = read_part(folder, source.splits, split) if source.folders else None
     data = read_source(source, folder, split, size=size, watch=watch)
-    check_facts(source.facts, name, split, data=data)
-    return data
+    if part is None:
+        hint = suggest_part(source.facts, split, folder, data=data) if source.folders else ""
+        check_facts(source.facts, name, split, data=data, hint=hint)
+        return data
+    check_facts(drop_counts(source.facts, split), name, split, data=data)
+    return check_part(part, source.facts, split, name=name, data=data)
 
 
 def list_splits(splits: tuple[str, ...]) -> str:
@@ -113,8 +119,8 @@ def split_folders(path: Path, names: set[str]) -> dict[str, Path] | None:
     return splits if len(splits) > 1 or (splits and not any(map(list_images, others))) else None
 
 
-def check_facts(facts: KnownFacts, name: str, split: str, *, data: Dataset) -> None:
-    """Refuse a data set that is not what is known of it."""
+def check_facts(facts: KnownFacts, name: str, split: str, *, data: Dataset, hint: str = "") -> None:
+    """Refuse a data set that is not what is known of it; `hint` is what may be done besides fetching it again."""
     wrong = []
     if data.k != facts.k:
         wrong.append(f"{facts.k} classes are known, but it has {data.k}")
@@ -135,7 +141,7 @@ def check_facts(facts: KnownFacts, name: str, split: str, *, data: Dataset) -> N
     if wrong:
         raise ValueError(
             f"{name}/{split} is not the data set it is known as: {'; '.join(wrong)}; "
-            f"fetch it again with `leastwise data fetch {name} --fresh`"
+            f"fetch it again with `leastwise data fetch {name} --fresh`{hint}"
         )
 
 

@@ -7,6 +7,7 @@ from leastwise.core.text import did_you_mean
 from leastwise.data.cache import describe_missing, find_folder
 from leastwise.data.dataset import Dataset
 from leastwise.data.download.fetch import check_contents
+from leastwise.data.part import read_part
 from leastwise.data.registry import SOURCES
 from leastwise.data.source import Debian, Npm, Official, Source, hash_content
 
@@ -44,8 +45,10 @@ def verify(name: str, read: Callable[[str], Dataset], tell: Callable[[str], None
             tell(f"{name}/{split}: not here")
             continue
         count += 1
-        said = f"{name}/{split}: {len(data):,} images of {data.k} classes, facts hold"
-        if split in source.facts.content:
+        part = read_part(place, source.splits, split) if source.folders else None
+        holds = "facts hold" if part is None else "a declared part, as declared"
+        said = f"{name}/{split}: {len(data):,} images of {data.k} classes, {holds}"
+        if split in source.facts.content and part is None:
             if hash_content(data) != source.facts.content[split]:
                 raise ValueError(f"{name}/{split} differs from the official images or labels: fetch it with --fresh")
             said += ", every pixel and label is the official one"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from leastwise.audit.evidence import Evidence
-from leastwise.audit.record import ClassMatrix
+from leastwise.audit.record import ClassSums
 from leastwise.insight.agreement import RankCorrelation, mean_rank_correlation, rank_correlation
 from leastwise.insight.confusion import (
     SHUFFLES,
@@ -47,7 +47,7 @@ class Explanation:
     symmetry: Symmetry
     inside: InsideGroups | None  # superclasses, if the data have any
     communities: Communities | None  # the same, and not too many classes
-    logit_similarity: ClassMatrix
+    logit_similarity: ClassSums  # empty where evidence keeps no sums
     candidates: Mapping[str, ClassValues]  # what may make a class weak
     predicts: Mapping[str, RankCorrelation]  # how each candidate orders the classes' accuracy
 
@@ -87,7 +87,9 @@ def explain_classes(
         communities=compare_with_groups(matrix, evidence.groups, as_many=True)
         if evidence.groups and evidence.k <= MOST
         else None,
-        logit_similarity=mean_logit_similarity(evidence, condition),
+        logit_similarity=mean_logit_similarity(evidence, condition)
+        if evidence.conditions[condition].logit_sum.size
+        else np.zeros((0, 0)),
         candidates=candidates | of_features,
         predicts=correlate_halves(evidence, condition, clean)
         | {name: rank_correlation(values, robust) for name, values in of_features.items()},

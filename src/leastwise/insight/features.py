@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 
 from leastwise.audit.evidence import Evidence
-from leastwise.audit.record import ClassMatrix
+from leastwise.audit.record import MOST_SUMMED, ClassMatrix
 from leastwise.data.dataset import Dataset
 from leastwise.models.classifier import Classifier, inference
 from leastwise.statistics.intervals import ClassValues
@@ -186,6 +186,8 @@ def drop_diagonal(between: ClassMatrix) -> ClassMatrix:
 
 def mean_logits(evidence: Evidence, condition: str) -> Float[np.ndarray, "k k"]:
     """Row c: mean logit vector of the images of class c; NaN without images."""
+    if not evidence.conditions[condition].logit_sum.size:
+        raise ValueError(f"sums of logits are kept for up to {MOST_SUMMED:,} classes, but there are {evidence.k:,}")
     n = np.bincount(evidence.labels, minlength=evidence.k)[:, None]
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(n > 0, evidence.conditions[condition].logit_sum / n, np.nan)

@@ -18,12 +18,14 @@ import torch
 from torch import nn
 
 from leastwise import __version__
-from leastwise.attacks.base import Attack
+from leastwise.attacks.base import Attack, Passes
 from leastwise.audit.auditor import AtMost, Auditor, Ready, make_auditor
 from leastwise.audit.evidence import EVIDENCE_FILE, Evidence, load_evidence
+from leastwise.audit.survivors import check_survivors, cost_of_check
 from leastwise.core.files import write_json
 from leastwise.core.recipe import to_plain_json
 from leastwise.data.dataset import Dataset
+from leastwise.jobs.claims import FolderClaim, describe_likeness, is_result_of, tell_answers
 from leastwise.jobs.events import ignore
 from leastwise.jobs.executor import LOCAL, AuditWork, Executor
 from leastwise.jobs.folder import (
@@ -32,10 +34,8 @@ from leastwise.jobs.folder import (
     MANIFEST,
     SHARDS,
     Clock,
-    FolderClaim,
     claim_folder,
     open_ledger,
-    read_claim,
     steady_memory,
     write_run_facts,
 )
@@ -59,17 +59,21 @@ def audit(
     form: Form | None = None,
     force: bool = False,
     executor: Executor = LOCAL,
+    fresh: bool = False,
+    check: bool = True,
 ) -> Evidence:
     """The evidence of all conditions on all examples. The model is moved to `device` and not changed otherwise.
 
-    With `out`, a folder, an interrupted audit goes on where it was when it is asked for again. `form` is how attacks
-    compute the model (`Form()`: as it is); without it the fastest is found where that pays.
+    With `out`, a folder, an interrupted audit goes on where it was when it is asked for again; one of another recipe,
+    or of a model that answers otherwise, is replaced only with `fresh`. `form` is how attacks compute the model
+    (`Form()`: as it is); without it the fastest is found where that pays. With `check`, some of what survived gradient
+    attacks is attacked without gradients at the end.
     """
     auditor = make_auditor(model, data, conditions, seed=seed, batch_size=batch_size, device=device, force=force)
-    task = AuditTask(auditor, data, out, form=form)
+    task = AuditTask(auditor, data, out, form=form, check=check)
     if out is None:
         return task.attack(listen, executor=executor)
-    return load_evidence(task.run(listen, executor=executor))
+    return load_evidence(task.run(listen, fresh=fresh, executor=executor))
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,12 +91,13 @@ class AuditTask:
     budget: float | None = None
     about: Mapping[str, Any] = field(default_factory=dict)  # what a reader of the results wants to know besides
     job: Mapping[str, Any] = field(default_factory=dict)  # what the claim says of the job that this is for
+    check: bool = True  # whether survivors of gradient attacks are attacked without gradients at the end
 
     @property
     def claim(self) -> FolderClaim:
         recipe = self.auditor.recipe
         facts = {"kind": "audit", "key": self.auditor.key, "leastwise": __version__, "recipe": to_plain_json(recipe)}
-        return facts | dict(self.job)
+        return facts | dict(self.job) | tell_answers(self.auditor.answers)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -110,7 +115,12 @@ class AuditTask:
         """Whether it was done before. A result that leaves something out is enough for an audit with a budget."""
         folder = self.evidence.parent
         whole = self.budget is not None or not (folder / SHARDS).exists()
-        return whole and self.evidence.is_file() and read_claim(folder) == self.claim
+        return whole and self.evidence.is_file() and is_result_of(folder, self.claim)
+
+    @property
+    def likeness(self) -> str:
+        """What a finished audit was recognised by, if that is less than what its model answers."""
+        return describe_likeness(self.evidence.parent, self.claim)
 
     def run(
         self, listen: AuditListener = ignore, *, fresh: bool = False, executor: Executor = LOCAL, clock: Clock = CLOCK
@@ -131,8 +141,11 @@ class AuditTask:
         with nullcontext() if folder is None else claim_folder(folder, self.claim, fresh=fresh):
             with open_ledger(folder and folder / SHARDS) as ledger, inference(self.auditor.model):
                 steady_memory()
+                if ledger is not None:
+                    ledger.check_models(self.claim)
                 work = settle_choices(self.auditor, self.data, folder, form=self.form, listen=listen)
-                most = estimate_time(work.auditor, self.data, work.crafted_on)
+                extra = cost_of_check(self.auditor.recipe.conditions, self.data.k)
+                most = estimate_time(work.auditor, self.data, work.crafted_on, extra=extra if self.check else Passes(0))
                 listen(most)
                 course = ShardCourse(replace(work, seconds=most.seconds), executor, ledger, self.budget, listen, clock)
                 with executor.open_audit(course.work, course.hear) as session:
@@ -144,12 +157,15 @@ class AuditTask:
                         course.submit_pieces(session)  # others go on while this process writes
                         course.take(result)
                 found = course.make_evidence()
+                if self.check:
+                    checks = check_survivors(work.auditor, self.data, found, crafted_on=work.crafted_on)
+                    found = replace(found, checks=checks)
             if folder is not None:
                 found.save(self.evidence)
                 if len(found.ids) == len(self.data):
                     shutil.rmtree(folder / SHARDS)
-                seconds = clock.seconds() - begun
-                write_run_facts(folder, seconds, clock=clock, device=self.auditor.device, about=self.about)
+                seconds, device, notes = clock.seconds() - begun, self.auditor.device, self.data.part_notes
+                write_run_facts(folder, seconds, clock=clock, device=device, about=self.about, notes=notes)
         return found
 
 
@@ -189,8 +205,11 @@ def read_manifest(folder: Path) -> Manifest | None:
     return found if found.batch_size > 0 and 0 < found.threads <= MOST_THREADS else None
 
 
-def estimate_time(auditor: Auditor, data: Dataset, crafted_on: Classifier) -> AtMost:
-    """From the passes that attacks make at most and the time of one batch, forward and backward."""
+def estimate_time(auditor: Auditor, data: Dataset, crafted_on: Classifier, *, extra: Passes = Passes(0)) -> AtMost:
+    """From the passes that attacks make at most and the time of one batch, forward and backward.
+
+    `extra` are the passes of the check at the end.
+    """
     passes = [attack.cost(data.k) for _, attack in auditor.recipe.conditions]
     known = [one for one in passes if one is not None]
     if len(known) < len(passes):
@@ -205,4 +224,5 @@ def estimate_time(auditor: Auditor, data: Dataset, crafted_on: Classifier) -> At
         torch.autograd.grad(z.sum(), x)
     backward = time.monotonic() - begun - forward
     each = sum(one.forwards for one in known) * forward + backwards * backward
-    return AtMost(each / len(x) * len(data))
+    checks = extra.forwards * forward + extra.backwards * backward
+    return AtMost((each * len(data) + checks) / len(x))

@@ -11,7 +11,7 @@ import json
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,22 +20,40 @@ from typing import Any
 import torch
 
 from leastwise import __version__
-from leastwise.audit.evidence import EVIDENCE_FILE, PACKED_FILE, SUMMARY_FILE
-from leastwise.core.files import check_writable, lock_folder, sha256, write_atomic, write_json
+from leastwise.audit.evidence import EVIDENCE_FILE, EXPLAIN_FILE, PACKED_FILE, SUMMARY_FILE
+from leastwise.core.files import check_writable, lock_folder, parse_json, sha256, write_atomic, write_json
+from leastwise.jobs.claims import (
+    ANSWERS,
+    CLAIM,
+    REPLACE,
+    VERSION,
+    FolderClaim,
+    describe_other,
+    read_all_answers,
+    read_claim,
+)
+from leastwise.models.answers import compare_answers
 from leastwise.training.resume import FILES as TRAINING_FILES
 
-CLAIM, RUN = "recipe.json", "run.json"
+RUN = "run.json"
 MANIFEST = "manifest.json"  # choices that are not part of the recipe, made once and used again on resuming
 SHARDS = "shards"  # of an audit that has not attacked everything yet
 IMAGES = "adversarial"  # attacked images, if they were asked for
 RACE = "race.json"
-OUTPUTS = (*TRAINING_FILES, EVIDENCE_FILE, PACKED_FILE, RACE, SUMMARY_FILE, RUN, MANIFEST)
+TWO_PHASE = "two_phase.json"
+SECOND = "second"  # the folder of the second phase
+OUTPUTS = (*TRAINING_FILES, EVIDENCE_FILE, PACKED_FILE, RACE, TWO_PHASE, SUMMARY_FILE, RUN, MANIFEST)
 LEDGER = "ledger.sqlite"
 TABLE = """
 create table if not exists pieces (name text primary key, digest text not null, seconds real not null) without rowid
 """
+MODELS = "create table if not exists models (answers text not null)"  # of the models that made the pieces
 
-FolderClaim = dict[str, Any]  # the recipe of a folder with the digests of what it reads
+# Lines that no run writes. Whoever made them also made what they say of the files beside them.
+STRANGE = """
+select count(*) from pieces where typeof(name) != 'text' or typeof(digest) != 'text' or length(digest) != 64
+or typeof(seconds) not in ('real', 'integer') or not seconds between 0 and 1e9
+"""
 
 
 @dataclass(frozen=True)
@@ -49,20 +67,6 @@ class Clock:
 CLOCK = Clock()
 
 
-def read_claim(folder: Path) -> FolderClaim | None:
-    """The claim of a folder, or None if it has none that can be read."""
-    try:
-        claim = json.loads((folder / CLAIM).read_text())
-        return claim if {"kind", "key"} <= claim.keys() else None
-    except (OSError, ValueError, AttributeError, RecursionError):
-        return None
-
-
-def job_key(claim: FolderClaim) -> str:
-    """The key of the job that a claim is for. A training's claim is its job's; an audit's also says what was found."""
-    return str(claim.get("job", claim["key"]))
-
-
 @contextmanager
 def claim_folder(folder: Path, claim: FolderClaim, *, fresh: bool) -> Iterator[None]:
     """Hold the folder for one process and one claim while work is done in it."""
@@ -73,19 +77,26 @@ def claim_folder(folder: Path, claim: FolderClaim, *, fresh: bool) -> Iterator[N
 
 
 def make_room(folder: Path, claim: FolderClaim, fresh: bool) -> None:
-    """FolderClaim the folder. Files of others are never touched, and a finished training is not lost by accident."""
+    """Claim the folder. Files of others are never touched, and no result is lost, or mixed with another, by accident.
+
+    What the same work left is kept; of an audit or a race, unless another version did it.
+    """
     old, held = read_claim(folder), [name for name in OUTPUTS if (folder / name).exists()]
     if old is None and held:
         raise ValueError(f"{folder} holds {', '.join(held)} of unknown origin: choose another folder")
+    other = describe_other(folder, claim)
     if old is not None and old["kind"] != claim["kind"]:
-        raise ValueError(f"{folder} holds the results of another kind, {old['kind']}: choose another folder")
-    if old not in (None, claim) and claim["kind"] == "training" and not fresh:
-        raise ValueError(f"{folder} holds another training: choose another folder, or replace it with --fresh")
+        raise ValueError(f"{folder} holds {other}: choose another folder")
+    aged = old is not None and old.get(VERSION) != claim.get(VERSION)
+    if aged and not other and claim["kind"] == "training":
+        other = "a training that another version began"
+    if other and not fresh:
+        raise ValueError(f"{folder} holds {other}: {REPLACE}")
     remove_leftovers(folder)
-    if fresh or old != claim:
-        for name in OUTPUTS:
+    if fresh or old is None or other or aged:
+        for name in OUTPUTS if old is None else (*OUTPUTS, EXPLAIN_FILE):
             (folder / name).unlink(missing_ok=True)
-        for name in (SHARDS, IMAGES):
+        for name in (SHARDS, IMAGES, SECOND):
             shutil.rmtree(folder / name, ignore_errors=True)
         write_json(folder / CLAIM, claim)
 
@@ -98,8 +109,10 @@ def remove_leftovers(folder: Path) -> None:
                 left.unlink()
 
 
-def write_run_facts(folder: Path, seconds: float, *, clock: Clock, device: str, about: Mapping[str, Any]) -> None:
-    """Write down what the recipe does not determine: it stays out of every hash."""
+def write_run_facts(
+    folder: Path, seconds: float, *, clock: Clock, device: str, about: Mapping[str, Any], notes: Sequence[str] = ()
+) -> None:
+    """Write down what the recipe does not determine: it stays out of every hash. `notes` are to be repeated with it."""
     facts = {
         "seconds": round(seconds, 1),
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(clock.date())),
@@ -108,7 +121,8 @@ def write_run_facts(folder: Path, seconds: float, *, clock: Clock, device: str, 
         "leastwise": __version__,
         "torch": torch.__version__,
     }
-    write_json(folder / RUN, facts | dict(about))
+    told = {"notes": list(notes)} if notes else {}
+    write_json(folder / RUN, facts | told | dict(about))
 
 
 def read_run_facts(folder: Path) -> dict[str, Any]:
@@ -116,8 +130,8 @@ def read_run_facts(folder: Path) -> dict[str, Any]:
     known: dict[str, Any] = {}
     for name in (MANIFEST, RUN):
         try:
-            content = json.loads((folder / name).read_text())
-        except (OSError, ValueError):
+            content = parse_json((folder / name).read_text())
+        except (OSError, ValueError, RecursionError):
             continue
         known |= content if isinstance(content, dict) else {}
     return known
@@ -137,16 +151,31 @@ class Ledger:
 
     def read(self, name: str) -> bytes | None:
         """The content of a finished piece; None if it was never finished, or is not what was committed."""
-        line = self.lines.execute("select digest from pieces where name = ?", (name,)).fetchone()
+        with as_system_error(self.folder / LEDGER):
+            line = self.lines.execute("select digest from pieces where name = ?", (name,)).fetchone()
         try:
             content = (self.folder / name).read_bytes()
         except OSError:
             return None
         return content if line is not None and line[0] == sha256(content) else None
 
+    def check_models(self, claim: FolderClaim) -> None:
+        """Refuse pieces that models of other answers made; whoever begins a ledger writes down what its own answer."""
+        with as_system_error(self.folder / LEDGER), self.lines:
+            self.lines.execute(MODELS)
+            line = self.lines.execute("select answers from models").fetchone()
+            begun = self.lines.execute("select 1 from pieces").fetchone()
+            if line is None and begun is None:
+                self.lines.execute("insert into models values (?)", (json.dumps(claim.get(ANSWERS, {})),))
+        held = read_all_answers({ANSWERS: parse_json(line[0])}) if line else {}
+        for name, one in read_all_answers(claim).items():
+            if name in held and not (found := compare_answers(held[name], one)).same:
+                raise ValueError(f"{self.folder} holds pieces of another {name} ({found.words}): {REPLACE}")
+
     def seconds(self, name: str) -> float:
         """How long a finished piece took."""
-        line = self.lines.execute("select seconds from pieces where name = ?", (name,)).fetchone()
+        with as_system_error(self.folder / LEDGER):
+            line = self.lines.execute("select seconds from pieces where name = ?", (name,)).fetchone()
         return 0.0 if line is None else float(line[0])
 
 
@@ -169,18 +198,23 @@ def as_system_error(path: Path) -> Iterator[None]:
     """Turn what sqlite says of a disk that is full, or of a file that may not be written, into the system's error."""
     try:
         yield
-    except sqlite3.OperationalError as error:
+    except sqlite3.DatabaseError as error:
         raise OSError(None, str(error), str(path)) from None
 
 
 def connect(path: Path) -> sqlite3.Connection:
     """Open a ledger. One that cannot be read says nothing about what is done: it begins anew."""
+    if path.is_symlink() or path.parent.is_symlink():
+        raise ValueError(f"{path} is reached by a link, which leastwise never makes: look who did, and remove it")
     with as_system_error(path):
         lines = sqlite3.connect(path)
     try:
         lines.execute(TABLE)
-        lines.execute("select name, digest, seconds from pieces limit 1").fetchone()
-    except sqlite3.DatabaseError:
+        made = {" ".join(str(text).split()) for (text,) in lines.execute("select lower(sql) from sqlite_master")}
+        ours = {" ".join(table.replace("if not exists ", "").split()) for table in (TABLE, MODELS)}
+        if not made <= ours or lines.execute(STRANGE).fetchone()[0]:
+            raise sqlite3.DatabaseError("not as we write them")
+    except (sqlite3.DatabaseError, UnicodeError, OverflowError):
         lines.close()
         path.unlink(missing_ok=True)
         with as_system_error(path):

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from leastwise.audit.segmentation import ObjectPrior
 from leastwise.audit.surgery import (
     colour_backgrounds,
     keep_two_classes,
@@ -16,6 +17,7 @@ from leastwise.data.dataset import Dataset
 from leastwise.data.loading import load
 from leastwise.models.classifier import Classifier
 
+PRIORS = {"tight": ObjectPrior(0.65), "wide": ObjectPrior(0.95)}  # objects expected smaller, and larger, than usual
 SEARCH_STEPS = {"matched": 1000, "targeted_set": 100}  # of Ilyas et al., for images that are made with a network
 
 
@@ -24,7 +26,7 @@ class ImageSet:
     """A data set, whole or changed.
 
     `change` names a function of `leastwise.audit.surgery` and its arguments: ("removed", 5), ("binary", 3, 5),
-    ("coloured",), ("replace_background",), ("matched",), ("targeted_set", "random"); the last two are made with a
+    ("coloured",), ("white_background",), ("matched",), ("targeted_set", "random"); the last two are made with a
     network.
     """
 
@@ -78,8 +80,10 @@ def read_images(
             return keep_two_classes(data, first, second)
         case ("coloured",):
             return colour_backgrounds(data)
-        case ("replace_background",):
+        case ("white_background",):
             return replace_background(data, colour=(1.0,) * data.shape[0])
+        case ("white_background", str(expected)) if expected in PRIORS:
+            return replace_background(data, colour=(1.0,) * data.shape[0], prior=PRIORS[expected])
     if made_with is None:
         raise ValueError(f"images changed by {images.change} are made with a network: give the one to use")
     match images.change:

@@ -5,6 +5,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,21 @@ import numpy as np
 
 from leastwise import __version__
 from leastwise.audit.auditor import AuditEvent, Auditor
-from leastwise.audit.race import Attacked, RaceRecipe, Survived, check, facts, order_by_class, race
+from leastwise.audit.race import (
+    Attacked,
+    RaceRecipe,
+    Survived,
+    check,
+    facts,
+    find_right,
+    order_by_class,
+    race,
+)
 from leastwise.core.files import write_json
 from leastwise.core.recipe import recipe_key, to_plain_json
 from leastwise.data.dataset import Dataset
 from leastwise.jobs.audit_task import settle_choices
+from leastwise.jobs.claims import FolderClaim, describe_likeness, is_result_of, tell_answers
 from leastwise.jobs.events import ignore
 from leastwise.jobs.executor import LOCAL, AuditPiece, AuditWork, Executor, LostPiece
 from leastwise.jobs.folder import (
@@ -25,17 +36,17 @@ from leastwise.jobs.folder import (
     RACE,
     SHARDS,
     Clock,
-    FolderClaim,
     Ledger,
     claim_folder,
     open_ledger,
-    read_claim,
     steady_memory,
     write_run_facts,
 )
 from leastwise.models.classifier import inference
 from leastwise.models.fast.prepare import Form
 from leastwise.statistics.race import Round
+
+RIGHT = "right.bits"  # the piece that says which images are right as they are
 
 RaceListener = Callable[[AuditEvent | Round], None]
 
@@ -52,12 +63,13 @@ class RaceTask:
     about: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check(self.data)
+        check(self.data, self.recipe.aim)
 
     @property
     def claim(self) -> FolderClaim:
         recipe = to_plain_json(self.recipe) | {"audit": to_plain_json(self.auditor.recipe)}
-        return {"kind": "race", "key": recipe_key(self.recipe), "leastwise": __version__, "recipe": recipe}
+        facts = {"kind": "race", "key": recipe_key(self.recipe), "leastwise": __version__, "recipe": recipe}
+        return facts | tell_answers(self.auditor.answers)
 
     @property
     def result(self) -> Path:
@@ -67,7 +79,12 @@ class RaceTask:
     @property
     def finished(self) -> bool:
         whole = not (self.folder / SHARDS).exists()
-        return whole and self.result.is_file() and read_claim(self.folder) == self.claim
+        return whole and self.result.is_file() and is_result_of(self.folder, self.claim)
+
+    @property
+    def likeness(self) -> str:
+        """What a finished race was recognised by, if that is less than what its model answers."""
+        return describe_likeness(self.folder, self.claim)
 
     def run(
         self, listen: RaceListener = ignore, *, fresh: bool = False, executor: Executor = LOCAL, clock: Clock = CLOCK
@@ -81,12 +98,15 @@ class RaceTask:
             rounds = []
             with open_ledger(self.folder / SHARDS) as ledger, inference(self.auditor.model):
                 assert ledger is not None
+                ledger.check_models(self.claim)
                 work = settle_choices(self.auditor, self.data, self.folder, form=self.form, listen=listen)
+                right = remember_right(work.auditor, self.data, ledger)
                 attack = remember_rounds(attack_rounds(work, executor), ledger)
-                for found in race(self.recipe, order_by_class(self.auditor, self.data), attack):
+                places = order_by_class(self.auditor, self.data)
+                for found in race(self.recipe, places, right, attack=attack):
                     rounds.append(found)
                     listen(found)
-            write_json(self.result, facts(rounds, self.data, self.auditor, recipe=self.recipe))
+            write_json(self.result, facts(rounds, self.data, self.auditor, recipe=self.recipe, right=right))
             shutil.rmtree(self.folder / SHARDS)
             seconds = clock.seconds() - begun
             write_run_facts(self.folder, seconds, clock=clock, device=self.auditor.device, about=self.about)
@@ -123,6 +143,16 @@ def attack_rounds(work: AuditWork, executor: Executor) -> Attacked:
     return attack
 
 
+def remember_right(auditor: Auditor, data: Dataset, ledger: Ledger) -> "np.ndarray":
+    """Which images are right as they are, from the ledger or from one pass each; committed before the first attack."""
+    content = ledger.read(RIGHT)
+    if content is None:
+        start = time.monotonic()
+        content = np.packbits(find_right(auditor, data)).tobytes()
+        ledger.commit(RIGHT, content, time.monotonic() - start)
+    return np.unpackbits(np.frombuffer(content, dtype=np.uint8))[: len(data)].astype(bool)
+
+
 def remember_rounds(attack: Attacked, ledger: Ledger) -> Attacked:
     """The same attack, which looks first at what an interrupted race committed."""
     numbers = itertools.count()
@@ -130,12 +160,14 @@ def remember_rounds(attack: Attacked, ledger: Ledger) -> Attacked:
     def look_up_or_attack(wanted: Mapping[int, "np.ndarray"]) -> Survived:
         name = f"{next(numbers):06}.json"
         content = ledger.read(name)
-        if content is not None:
-            return {int(c): np.array(bits, dtype=bool) for c, bits in json.loads(content).items()}
+        with suppress(ValueError, TypeError, AttributeError):  # a round that we did not write is attacked again
+            kept = {int(c): np.array(bits, dtype=bool) for c, bits in json.loads(content or b"null").items()}
+            if [(c, bits.shape) for c, bits in kept.items()] == [(c, (len(some),)) for c, some in wanted.items()]:
+                return kept
         start = time.monotonic()
         found = attack(wanted)
-        kept = {str(c): bits.astype(int).tolist() for c, bits in found.items()}
-        ledger.commit(name, json.dumps(kept).encode(), time.monotonic() - start)
+        told = {str(c): bits.astype(int).tolist() for c, bits in found.items()}
+        ledger.commit(name, json.dumps(told).encode(), time.monotonic() - start)
         return found
 
     return look_up_or_attack

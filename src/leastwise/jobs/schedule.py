@@ -10,15 +10,16 @@ from leastwise.attacks.base import Attack
 from leastwise.attacks.surrogate import make_surrogate
 from leastwise.attacks.transfer import Transfer
 from leastwise.audit.auditor import make_auditor
-from leastwise.audit.evidence import load_evidence, pack_evidence
+from leastwise.audit.evidence import load_evidence
+from leastwise.audit.packing import pack_evidence
 from leastwise.core.recipe import recipe_key
 from leastwise.core.text import one_line
 from leastwise.data.dataset import Dataset
 from leastwise.jobs.audit_task import AuditTask
+from leastwise.jobs.claims import describe_other, is_stale
 from leastwise.jobs.events import JobEventListener
 from leastwise.jobs.executor import LOCAL, Executor, NobodyLeft
 from leastwise.jobs.extras import keep_features, keep_pictures
-from leastwise.jobs.folder import read_claim
 from leastwise.jobs.images import ImageSet, read_images
 from leastwise.jobs.job import (
     AuditJob,
@@ -42,15 +43,17 @@ HALF = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 WITH_HALF = ("googlenet-imagenet", "inception-v3")  # as torchvision gives them away
 
 
-def schedule(jobs: Iterable[Job], store: Store) -> tuple[Job, ...]:
+def schedule(jobs: Iterable[Job], store: Store, *, weights: bool = False) -> tuple[Job, ...]:
     """What is not finished, and what that needs and is not finished either; needs first, everything once.
 
-    A finished audit does not need its training any more.
+    A finished audit does not need its training any more. With `weights`, trainings whose weights are gone count as not
+    finished: that is how they are needed.
     """
     left: dict[Job, None] = {}
     for job in jobs:
-        if job not in left and not store.has(job):
-            left |= dict.fromkeys((*schedule(needed_jobs(job), store), job))
+        there = store.find_weights(job) is not None if weights and isinstance(job, TrainJob) else store.has(job)
+        if job not in left and not there:
+            left |= dict.fromkeys((*schedule(needed_jobs(job), store, weights=True), job))
     return tuple(left)
 
 
@@ -76,6 +79,7 @@ class JobRunner:
     small: bool = False  # whether results are kept as small as they can be, to be handed on
     force: bool = False  # whether networks that failed to learn are audited all the same
     fresh: bool = False  # whether what is finished is done anew
+    check: bool = False  # whether survivors are attacked without gradients; papers' tables have conditions for that
     replaces: bool = True  # whether an unfinished result of another version, or of a network trained anew, makes room
 
     def request(self, job: TrainJob) -> TrainRequest:
@@ -109,7 +113,7 @@ class JobRunner:
         # Results are handed on with their records: no name of a folder of this machine.
         about = {"model": relative_to(weights, self.store.root), "data": job.data.name}
         claim = {"job": recipe_key(job), "networks": self.store.digest_networks(job)}
-        return AuditTask(auditor, data, self.store.place(job), form=job.form, about=about, job=claim)
+        return AuditTask(auditor, data, self.store.place(job), form=job.form, about=about, job=claim, check=self.check)
 
     def find_weights(self, job: AuditJob) -> Path:
         model = job.model
@@ -148,7 +152,7 @@ class JobRunner:
     def run_audit(self, job: AuditJob, listen: JobEventListener, task: AuditTask) -> None:
         """Do an audit; what an earlier run left goes on."""
         folder = task.evidence.parent
-        fresh = self.fresh or (self.replaces and read_claim(folder) not in (None, task.claim))
+        fresh = self.fresh or (self.replaces and bool(describe_other(folder, task.claim)))
         task.run(listen, fresh=fresh, executor=self.executor)
         if not task.finished:
             raise ValueError(load_evidence(folder).warnings[-1])  # images that nobody could attack
@@ -177,7 +181,7 @@ def execute(jobs: Iterable[Job], runner: JobRunner, listener: JobListener = JobL
             if isinstance(job, TrainJob):
                 task = runner.request(job).prepare()
                 with listener.during(job, task.names) as listen:
-                    stale = runner.replaces and read_claim(task.folder) not in (None, task.claim)
+                    stale = runner.replaces and is_stale(task.folder, task.claim)
                     task.run(listen, fresh=runner.fresh or stale)
             else:
                 audit = runner.prepare_audit(job)

@@ -57,7 +57,7 @@ class ShardCourse:
                 return None
             self.place += 1
             name, condition = piece_name(shard, number), self.names[number]
-            record = self.read_committed(name, condition)
+            record = self.read_committed(name, condition, self.shards[shard])
             if record is None:
                 self.asked[name] = shard
                 return AuditPiece(name, condition, self.shards[shard])
@@ -82,13 +82,15 @@ class ShardCourse:
         room = max(0.0, (self.budget - (self.clock.seconds() - self.begun)) / each)
         return len(self.whole) + int(min(len(self.shards) - len(self.whole), room))
 
-    def read_committed(self, name: str, condition: str) -> Record | None:
+    def read_committed(self, name: str, condition: str, positions: "np.ndarray") -> Record | None:
         """What an earlier run found for a piece, if it is whole and of this recipe."""
         content = None if self.ledger is None else self.ledger.read(name)
         if content is None or self.ledger is None:
             return None
         found = parse_evidence(content, self.ledger.folder / name)
-        return found.conditions[condition] if found.key == self.work.auditor.key else None
+        asked = np.sort(self.work.data.ids[positions])
+        same = found.key == self.work.auditor.key and np.array_equal(found.ids, asked)
+        return found.conditions.get(condition) if same else None
 
     def take(self, result: PieceResult | LostPiece) -> None:
         """Write down what was computed for a piece."""
@@ -154,7 +156,7 @@ class ShardCourse:
         columns = ShardColumns(self.shards)
         for shard in chosen:
             name = piece_name(shard, self.names.index(condition))
-            record = self.read_committed(name, condition)
+            record = self.read_committed(name, condition, self.shards[shard])
             if record is None:
                 raise ValueError(f"{name} was changed while the audit ran: start it again")
             columns.put(shard, record)

@@ -11,14 +11,14 @@ from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
 
-from leastwise import __version__
 from leastwise.audit.evidence import EVIDENCE_FILE, PACKED_FILE
-from leastwise.core.files import sha256
+from leastwise.core.files import sha256, write_json
 from leastwise.core.recipe import name_of_type, recipe_key
+from leastwise.jobs.claims import CLAIM, is_same_major, job_key, read_claim
 from leastwise.jobs.extras import FEATURES, PICTURES
-from leastwise.jobs.folder import CLAIM, SHARDS, job_key, read_claim
+from leastwise.jobs.folder import SHARDS
 from leastwise.jobs.job import AuditJob, GivenNetwork, Job, ReleasedNetwork, TrainJob, needed_jobs
-from leastwise.training.resume import EPOCHS, MODEL, WEIGHTS
+from leastwise.training.resume import EPOCHS, MODEL, NO_WEIGHTS, WEIGHTS
 
 RESULTS = Path("results")  # where verbs put results unless told otherwise, and look for those of others
 NETWORKS = "networks"  # the folder under the results for weights that others give away
@@ -114,7 +114,8 @@ def is_finished(folder: Path, key: str, extras: Sequence[str], *, networks: list
     if claim is None or job_key(claim) != key or not is_same_major(str(claim.get("leastwise", ""))):
         return False
     if claim["kind"] == "training":
-        return weights_in(folder) is not None and (folder / EPOCHS).is_file()
+        kept = weights_in(folder) is not None or (folder / NO_WEIGHTS).is_file()
+        return kept and (folder / EPOCHS).is_file()
     if not any((folder / name).is_file() for name in (EVIDENCE_FILE, PACKED_FILE)) or (folder / SHARDS).exists():
         return False
     return all((folder / name).is_file() for name in extras) and networks in ([], claim.get("networks", networks))
@@ -132,6 +133,14 @@ def weights_in(folder: Path) -> Path | None:
     return next((folder / name for name in (WEIGHTS, MODEL) if (folder / name).is_file()), None)
 
 
+def drop_weights(folder: Path) -> None:
+    """Leave the record of a finished training and let its weights go; whoever needs them trains it again."""
+    file = weights_in(folder)
+    if file is not None:
+        write_json(folder / NO_WEIGHTS, {"sha256": digest_file(file), "bytes": file.stat().st_size})
+        file.unlink()
+
+
 def describe_briefly(job: Job) -> str:
     """A few words that tell a reader of a folder's name what it is."""
     model = job if isinstance(job, TrainJob) else job.model
@@ -147,13 +156,11 @@ def describe_briefly(job: Job) -> str:
 
 
 def digest_file(file: Path) -> str:
-    return digest_once(file, file.stat().st_mtime_ns)
+    facts = file.stat()
+    return digest_once(file, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
 
 
 @cache
-def digest_once(file: Path, _changed: int) -> str:
+def digest_once(file: Path, *_facts: int) -> str:
+    """The digest of a file as it was; a copy that keeps its size and date has another number or time of change."""
     return sha256(file.read_bytes())
-
-
-def is_same_major(version: str) -> bool:
-    return version.partition(".")[0] == __version__.partition(".")[0]

@@ -11,14 +11,17 @@ import torch
 
 from leastwise import __version__
 from leastwise.attacks.base import Attack
-from leastwise.audit.auditor import PREFLIGHT_IMAGES, TRIAL_FROM, make_auditor
+from leastwise.audit.asking import ask_network
+from leastwise.audit.auditor import TRIAL_FROM, make_auditor
+from leastwise.audit.sizes import count_preflight
 from leastwise.core.files import check_writable, lock_folder, sha256, write_atomic
 from leastwise.core.recipe import recipe_key, to_plain_json
 from leastwise.data.dataset import Dataset
 from leastwise.data.loading import load
 from leastwise.insight.confusion import entropy
+from leastwise.jobs.claims import FolderClaim, is_stale, read_claim, tell_answers
 from leastwise.jobs.events import ignore
-from leastwise.jobs.folder import CLOCK, Clock, FolderClaim, make_room, read_claim, steady_memory, write_run_facts
+from leastwise.jobs.folder import CLOCK, Clock, make_room, steady_memory, write_run_facts
 from leastwise.jobs.images import read_images
 from leastwise.jobs.job import EpochAudit, TrainJob
 from leastwise.models.classifier import Classifier
@@ -26,9 +29,11 @@ from leastwise.models.fast.prepare import ORIGINAL, Form
 from leastwise.models.load.checkpoint import load_checkpoint
 from leastwise.models.preflight import check_model
 from leastwise.models.zoo.registry import build
+from leastwise.training.base import check_policies
 from leastwise.training.distributed import join_ranks
+from leastwise.training.doubts import doubt_validation, read_doubts
 from leastwise.training.loop import FOLDED
-from leastwise.training.resume import MODEL, Course, NetworkMeasure, TrainingCallback
+from leastwise.training.resume import EPOCHS, MODEL, Course, NetworkMeasure, TrainingCallback
 
 MADE = "made-"  # begins the name of a file of images, until its training is finished
 
@@ -56,12 +61,21 @@ class TrainingTask:
 
     @property
     def finished(self) -> bool:
-        return self.weights.is_file() and read_claim(self.folder) == self.claim
+        known = read_claim(self.folder) is not None and not is_stale(self.folder, self.claim)
+        return known and self.weights.is_file()
 
     @property
     def writes(self) -> bool:
         """Whether this is the one of several processes that writes."""
         return self.course.ranks.first
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What is doubtful about the training: before it begins, and once it has ended."""
+        course = self.course
+        first = "" if course.valid is not None else doubt_validation(course.training.validation, course.data)
+        last = read_doubts(self.folder / EPOCHS, self.names, course.training.epochs)
+        return (*((first,) if first else ()), *last)
 
     def run(self, listen: TrainingCallback = ignore, *, fresh: bool = False, clock: Clock = CLOCK) -> Path:
         """Train, or find it done; an interrupted training goes on behind its last epoch unless `fresh`."""
@@ -71,17 +85,22 @@ class TrainingTask:
         ranks.wait()  # everyone has looked before the first one changes anything
         if not ranks.first:
             ranks.wait()
-            self.course.run(listen)
+            if self.course.run(listen):
+                raise KeyboardInterrupt
             return self.weights
         check_writable(self.folder)
         with lock_folder(self.folder):
             make_room(self.folder, self.claim, fresh)
             ranks.wait()
             steady_memory()
-            self.course.run(listen)
-            write_run_facts(self.folder, clock.seconds() - begun, clock=clock, device=self.course.device, about={})
+            unwanted = self.course.run(listen)
+            seconds, device = clock.seconds() - begun, self.course.device
+            notes = (*self.course.data.part_notes, *self.doubts)
+            write_run_facts(self.folder, seconds, clock=clock, device=device, about={}, notes=notes)
         for file in self.folder.glob(f"{MADE}*"):
             file.unlink()
+        if unwanted:
+            raise KeyboardInterrupt
         return self.weights
 
 
@@ -103,11 +122,12 @@ def prepare_training(
     training, ranks = job.training, join_ranks(device)
     data = read_training_data(job) if made_with is None else read_made_images(job, folder, made_with, device=device)
     model = build(job.arch, data.shape, data.k, mean=job.mean, std=job.std, seed=training.seed)
-    check_model(model, data.batch(np.arange(min(len(data), PREFLIGHT_IMAGES))).x, data.k, gradients=False)
+    check_model(model, data.batch(np.arange(min(len(data), count_preflight(data.shape)))).x, data.k, gradients=False)
     claim: FolderClaim = {"kind": "training", "key": recipe_key(job), "leastwise": __version__, "data": data.digest()}
     start = Path(job.start) if isinstance(job.start, str) and job.start else start
     if start:
         claim["start"] = take_weights(model, start, data)
+        claim |= tell_answers({"network to start from": ask_network(model, data)})
     held = {}
     if job.extra:
         held["extra"] = check_same_task(load(job.extra, split="train"), data, "pseudo-labelled images")
@@ -116,8 +136,11 @@ def prepare_training(
     claim |= {name: part.digest() for name, part in held.items()}
     if training.validation.on_test:
         held["valid"] = held["test"]
+    # Mistakes are found before anything is written.
+    training.objective.check_network(model)
+    check_policies(training.objective, training.policies)
     for policy in training.policies:
-        policy.init(torch.from_numpy(data.counts))  # a mistake in a setting is found before anything is written
+        policy.init(torch.from_numpy(data.counts))
     course = Course(
         model=model,
         data=data,
@@ -248,7 +271,7 @@ class TrainRequest:
 
     def run(self, listen: TrainingCallback) -> TrainingTask:
         task = self.prepare()
-        task.run(listen, fresh=self.replaces and read_claim(task.folder) not in (None, task.claim))
+        task.run(listen, fresh=self.replaces and is_stale(task.folder, task.claim))
         return task
 
     def run_here(self) -> TrainResult:

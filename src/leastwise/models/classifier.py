@@ -20,7 +20,7 @@ from leastwise.models.blackbox import QUERIES_ONLY, BlackBox
 from leastwise.models.fingerprint import module_parts
 from leastwise.models.foreign import silence_libraries
 
-UNSEEN = "a change in files or servers that the function asks goes unnoticed: use --fresh after one"
+UNSEEN = "a change in files or servers that the function asks is noticed by its answers on some images alone"
 
 
 class TrainedOn(NamedTuple):
@@ -129,7 +129,7 @@ class Classifier(nn.Module):
         """A hash of weights, buffers, normalisation, and the layers with their plain settings.
 
         `leastwise.models.fingerprint` says what is covered of Python functions. What a network computes from elsewhere
-        (a file, a server, an object that is no module) is not covered.
+        (a file, a server, an object that is no module) is not covered: `leastwise.models.answers` sees that.
         """
         return sha256(repr((self.k, self.mean, self.std)).encode(), *module_parts(self.net))
 

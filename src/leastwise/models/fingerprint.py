@@ -4,8 +4,9 @@ Of a module: its layers with their settings, parameters, buffers, arrays and hoo
 a library's. Of a Python function: its qualified
 name, byte code, defaults, and the values it closes over or reads from its module, as far as these are plain values,
 arrays, tensors, modules or functions of the same file. Of a callable object: its class, the code of its `__call__`, and
-its plain and array attributes. Not covered: files, servers, and other objects behind a function. Byte code differs
-between Python versions, so the digest of a function does too.
+its plain and array attributes. Not covered: functions of other files, files, servers, and other objects behind a
+function; a model is therefore also known by what it answers (`leastwise.models.answers`). Byte code differs between
+Python versions, so the digest of a function does too.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,42 +1,56 @@
 """Refuse silent nonsense before any time is spent: one sentence, with the fix."""
 
-import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from leastwise.core.losses import odds
 from leastwise.core.text import error_with_type
 from leastwise.core.types import Images, Labels, Logits
 from leastwise.models.classifier import Classifier, NoLogits, inference
+from leastwise.models.concern import Concern
+from leastwise.models.gradient_check import REACH, doubt_gradient, doubt_steps
+from leastwise.models.normalisation import doubt_normalisation
+from leastwise.models.output_check import doubt_answers, doubt_logits
 
 PROBE = 32  # images that the repeated passes and the gradient are tried on
 SINGLES = 4  # images that are also tried alone
 # Differences of logits, as a part of their spread, that rounding can explain: TF32 convolutions round to 1e-3.
 # Batch statistics and dropout move logits by far more.
 ROUNDING = 5e-3
-ENOUGH = 100  # images that can tell a model from guessing
 PIXEL_TOLERANCE = 1e-6
 
 
-class Concern(NamedTuple):
-    """Something doubtful, and whether the user may go on all the same."""
+@dataclass
+class Hearing:
+    """What a model answered while it was checked, for whoever has to recognise it later."""
 
-    text: str
-    serious: bool  # refused unless forced
+    logits: Logits | None = None  # of all images
+    unrest: float = 0.0  # by how much answers to the same image differed, asked twice, alone and in company
 
 
 def check_model(
-    model: nn.Module, x: Images, k: int, *, gradients: bool = True, y: Labels | None = None, force: bool = False
+    model: nn.Module,
+    x: Images,
+    k: int,
+    *,
+    gradients: bool = True,
+    y: Labels | None = None,
+    force: bool = False,
+    reach: float = REACH,
+    names: tuple[str, ...] = (),
+    heard: Hearing | None = None,
 ) -> tuple[str, ...]:
     """Run real images, refuse a model or images that cannot be audited, and return what else a reader should know.
 
-    With `gradients`, the input must get a gradient that attacks can follow; with `y`, labels must be possible and at
-    least 100 of them tell whether the model is better than guessing. `force` turns the refusals that only make a
-    result doubtful into warnings that begin with "overridden".
+    With `gradients`, the input must get a gradient that attacks can follow, for which finite differences are asked up
+    to a step of an attack that goes as far as `reach`; with `y`, labels must be possible and at least 100 of them tell
+    whether the model is better than guessing, or would be with another normalisation or order of the classes, which
+    have `names`. `force` turns the refusals that only make a result doubtful into warnings that begin with
+    "overridden". What the model answers is noted in `heard`.
     """
+    heard = heard or Hearing()
     check_images(model, x)
     if y is not None:
         check_labels(y, len(x), k)
@@ -44,24 +58,35 @@ def check_model(
         raise ValueError("the model is a black box without gradients: use query attacks, gradient attacks cannot run")
     warnings = []
     with inference(model):
-        for concern in find_concerns(model, x, k, gradients=gradients, y=y):
+        for concern in find_concerns(model, x, k, reach=reach if gradients else 0.0, y=y, names=names, heard=heard):
             if concern.serious and not force:
                 raise ValueError(f"{concern.text}, or go on with --force")
             warnings.append(f"overridden: {concern.text}" if concern.serious else concern.text)
     return tuple(warnings)
 
 
-def find_concerns(model: nn.Module, x: Images, k: int, *, gradients: bool, y: Labels | None) -> Iterator[Concern]:
-    """Everything doubtful, in the order of cost; what makes an audit impossible is raised."""
+def find_concerns(
+    model: nn.Module, x: Images, k: int, *, reach: float, y: Labels | None, names: tuple[str, ...], heard: Hearing
+) -> Iterator[Concern]:
+    """Everything doubtful, in the order of cost; what makes an audit impossible is raised. No reach: no gradients."""
     yield from doubt_pixels(x)
-    z = compute_logits(model, x, k)
-    yield from doubt_logits(z)
+    z = heard.logits = compute_logits(model, x, k)
+    yield from doubt_logits(z, names)
     if y is not None:
-        yield from doubt_accuracy(z, y)
+        right = int((z.argmax(dim=1) == y.to(z.device)).sum())
+        # Another normalisation explains wrong answers whatever they look like, so no order is looked for then.
+        explained = list(doubt_normalisation(model, x, y, right=right))
+        yield from explained
+        yield from doubt_answers(z, y, names, ordered=not explained)
     few = x[:PROBE]
-    yield from doubt_repetition(model, few, k)
-    if gradients:
+    restless = list(doubt_repetition(model, few, k, heard=heard))
+    yield from restless
+    if reach:
         yield from doubt_gradient(model, few)
+    if reach and not restless:
+        yield from doubt_steps(model, few, reach)
+    if not restless:
+        yield from doubt_memory(model, few, k, before=z[:PROBE])
 
 
 def check_images(model: nn.Module, x: Images) -> None:
@@ -99,6 +124,11 @@ def compute_logits(model: nn.Module, x: Images, k: int) -> Logits:
         raise ValueError("the model changes its input in place: let its first operation make a new tensor (x = x * 2)")
     if not isinstance(z, Tensor):
         raise ValueError(f"the model must return a tensor of logits, but returned {type(z).__name__}: wrap it")
+    if z.shape == (len(x), k + 1):
+        raise ValueError(
+            f"the model has one output more than the {k} classes of the data, such as a class for rejected images or "
+            "for the background: return the logits of the classes alone, or use data with that class"
+        )
     if z.shape != (len(x), k):
         raise ValueError(
             f"the model must return {k} logits per image for these classes, but a batch of {len(x)} gave the shape "
@@ -133,55 +163,54 @@ def doubt_pixels(x: Images) -> Iterator[Concern]:
         )
 
 
-def doubt_logits(z: Logits) -> Iterator[Concern]:
-    """A softmax row sums to 1 without negative entries; logits of a real batch do not, all at once."""
-    if z.shape[1] < 2:
-        return
-    if bool((z >= 0).all() and ((z.sum(1) - 1).abs() < 1e-4).all()):
-        yield Concern(
-            "the model returns probabilities: remove its softmax (or take the logarithm), attacks need logits",
-            serious=True,
-        )
-    elif bool(((z >= 0) & (z <= 1)).all()):
-        yield Concern("all outputs lie in [0, 1]: if the model ends in a sigmoid, remove it", serious=False)
-    elif bool((z.logsumexp(1).abs() < 1e-4).all()):
-        yield Concern(
-            "the model returns log-probabilities: attacks and verdicts are the same as with logits, sums of logits not",
-            serious=False,
-        )
-
-
-def doubt_accuracy(z: Logits, y: Labels) -> Iterator[Concern]:
-    """A concern if the model is right no more often than a guess."""
-    n, k = z.shape
-    right = int((z.argmax(dim=1) == y.to(z.device)).sum())
-    # 2.33 standard deviations: a guesser exceeds this once in a hundred times.
-    limit = n / k + 2.33 * math.sqrt(n / k * (1 - 1 / k))
-    if n >= ENOUGH and k > 1 and right <= limit:
-        yield Concern(
-            f"the model is right on {right} of {n} images, no better than guessing: "
-            "check --mean and --std, the order of the classes and of the channels",
-            serious=False,
-        )
-
-
-def doubt_repetition(model: nn.Module, x: Images, k: int) -> Iterator[Concern]:
-    """The answer for an image must depend on that image alone."""
+def doubt_repetition(model: nn.Module, x: Images, k: int, *, heard: Hearing) -> Iterator[Concern]:
+    """The answer for an image must depend on that image alone, not on chance, company or who asks."""
     first, again = compute_logits(model, x, k), compute_logits(model, x, k)
     alone = torch.cat([logits_one_by_one(model, x[i : i + 1], k) for i in range(min(SINGLES, len(x)))])
-    allowed = ROUNDING * float((first.amax(1) - first.amin(1)).max())
+    allowed = allowed_difference(first)
     by_chance = float((first - again).abs().max())
     by_company = float((first[: len(alone)] - alone).abs().max())
+    heard.unrest = max(by_chance, by_company)
     if by_chance > allowed:
         yield Concern(
             f"the model is randomised (two passes over the same images differ by up to {by_chance:.2g}), so results "
             "are for one draw: switch off dropout and noise in evaluation",
             serious=True,
         )
-    elif by_company > allowed:
+        return
+    if by_company > allowed:
         yield Concern(
             f"the logits of an image depend on the others in its batch (by up to {by_company:.2g}): "
             "give BatchNorm running statistics, or normalise each image by itself",
+            serious=True,
+        )
+    with torch.enable_grad():
+        asked = run_model(model, x.detach().clone().requires_grad_())
+    if isinstance(asked, Tensor) and asked.shape == first.shape:
+        by_path = float((first - asked.detach()).abs().max())
+        if not by_path <= allowed:
+            yield Concern(
+                f"the model answers otherwise when gradients are computed (by up to {by_path:.2g}), so attacks see "
+                "another model than the one that is judged: remove what depends on grad mode or on requires_grad",
+                serious=True,
+            )
+
+
+def allowed_difference(z: Logits) -> float:
+    """How far logits may differ by rounding; of half precision, by a few of its steps."""
+    spread = float((z.amax(1) - z.amin(1)).max())
+    coarse = 8 * torch.finfo(z.dtype).eps * float(z.abs().max()) if z.element_size() < 4 else 0.0
+    return max(ROUNDING * spread, coarse)
+
+
+def doubt_memory(model: nn.Module, x: Images, k: int, *, before: Logits) -> Iterator[Concern]:
+    """A concern if what was asked since then changed the answers."""
+    after = compute_logits(model, x, k)
+    moved = float((after - before).abs().max())
+    if moved > allowed_difference(before):
+        yield Concern(
+            f"the model remembers what it was asked (its answers to the same images moved by {moved:.2g} within these "
+            "checks), so results depend on the order: remove counters, caches and statistics that move in evaluation",
             serious=True,
         )
 
@@ -192,32 +221,3 @@ def logits_one_by_one(model: nn.Module, x: Images, k: int) -> Logits:
         return compute_logits(model, x, k)
     except ValueError as error:
         raise ValueError(f"{error}; larger batches work, but attacks need any number of images") from error
-
-
-def doubt_gradient(model: nn.Module, x: Images) -> Iterator[Concern]:
-    """Concerns about input gradients that are zero or not finite."""
-    at = x.detach().clone().requires_grad_()
-    with torch.enable_grad():
-        z = run_model(model, at)
-        assert isinstance(z, Tensor), "the same images gave logits before"
-        if z.requires_grad:
-            (gradient,) = torch.autograd.grad(odds(z, z.argmax(dim=1)).sum(), at, allow_unused=True)
-        else:
-            gradient = None
-    if gradient is None:
-        raise ValueError("the model gives its input no gradient: remove no_grad, detach or numpy from its forward")
-    if not bool(gradient.isfinite().all()):
-        raise ValueError("the input gradient is not finite on real images: check the model for roots or logs of 0")
-    still = int((gradient.flatten(1) == 0).all(dim=1).sum())
-    if still == len(x):
-        yield Concern(
-            "the input gradient is zero on all images, so gradient attacks cannot move and every image would look "
-            "robust: remove rounding or saturation from the model",
-            serious=True,
-        )
-    elif still:
-        yield Concern(
-            f"the input gradient is zero on {still} of {len(x)} images, where gradient attacks cannot move and "
-            "robustness may be overstated: add a query attack",
-            serious=False,
-        )

@@ -1,6 +1,6 @@
 """Papers and their exhibits as declarations."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from leastwise.papers.recipes import Absent, Recipe, Trained, trainings
@@ -14,6 +14,25 @@ Needs = Mapping[str, Recipe]
 
 
 @dataclass(frozen=True)
+class PaperSetting:
+    """An assumption about the paper's own setting: scale full has it, and lite what it says, or its recipe, instead."""
+
+    full: str
+    lite: str = ""
+
+
+Assumption = str | PaperSetting  # of every scale, or of some
+
+
+def list_assumptions(assumed: Iterable[Assumption], scale_name: str) -> tuple[str, ...]:
+    """The sentences that are true of a scale."""
+    texts = (
+        one if isinstance(one, str) else {"full": one.full, "lite": one.lite}.get(scale_name, "") for one in assumed
+    )
+    return tuple(text for text in texts if text)
+
+
+@dataclass(frozen=True)
 class Exhibit:
     """A table or figure: what it needs, by role, in the paper's own setting."""
 
@@ -21,7 +40,7 @@ class Exhibit:
     title: str
     shows: str  # what the reader sees
     needs: Needs  # empty if it is computed from nothing but the paper
-    assumed: tuple[str, ...] = ()  # what the paper leaves open, and what is taken instead
+    assumed: tuple[Assumption, ...] = ()  # what the paper leaves open, and what is taken instead
     classes: tuple[int, ...] = ()  # that it is about; all if empty. A scale may put others in their place
     images: tuple[int, ...] = ()  # single test images that it shows, by id
 

@@ -26,18 +26,20 @@ from leastwise.data.classes import Groups
 from leastwise.jobs.job import AuditJob, EpochAudit, Job, JobConditions, TrainJob, TransferFrom
 from leastwise.papers.recipes import Measured, PaperThreat, Recipe, Setting, Trained
 from leastwise.papers.registry import PAPERS, list_recipes
+from leastwise.papers.scales import scale
 from leastwise.training.averaging import find_averaging
-from leastwise.training.base import Objective
-from leastwise.training.recipe import SGD, Adam, Training, Validation, find_optimiser
-from leastwise.training.registry import apply_settings, find_method, find_policy
-from leastwise.training.schedules import Cosine, Cyclic, OneCycle, Piecewise, Schedule, Steps, find_schedule
+from leastwise.training.base import Objective, check_policies
+from leastwise.training.recipe import SGD, Adam, AdamW, Training, Validation, find_optimiser, with_own_attack
+from leastwise.training.registry import apply_settings, find_method, find_policy, find_published
+from leastwise.training.schedules import Constant, Cosine, Cyclic, OneCycle, Piecewise, Schedule, Steps, find_schedule
 
 BALLS: dict[str, type[Linf] | type[L2]] = {"linf": Linf, "l2": L2}
 # Superclasses where the data set has none of its own, so that a small scale goes through the same steps.
 GROUPS: dict[str, Groups] = {"fashion-mini": (("shoes and bags", (5, 7, 8, 9)), ("clothes", (0, 1, 2, 3, 4, 6)))}
 NO_ATTACK = PaperThreat(0.0, 0.0)
 TRANSFER = "transfer"  # the condition that is crafted on a surrogate
-OWN = "own"  # the name of what is measured on a training's own images
+OWN, ROBUST = "own", "robust"  # the names of what is measured on a training's own images, without and with attack
+RECORD_STEPS, RECORD_IMAGES = 10, 100  # of the attack on some of them, and how many of each class that is shown
 
 
 @cache
@@ -88,7 +90,7 @@ def make_training(t: Trained) -> Training:
         parts[t.average] = find_averaging(t.average)
     parts = apply_settings(parts, tuple(f"{name}={write_setting(value)}" for name, value in t.settings))
     means = find_optimiser(t.optimiser)
-    assert isinstance(means, SGD | Adam), "every optimiser has a weight decay"
+    assert isinstance(means, SGD | Adam | AdamW), "every optimiser has a weight decay"
     found = Training(
         parts["method"],
         t.epochs,
@@ -100,6 +102,7 @@ def make_training(t: Trained) -> Training:
         find_augmentation(t.augment),
         parts[t.average] if t.average else None,
     )
+    check_policies(found.objective, found.policies)
     return replace(found, validation=make_validation(t, found.needs_validation))
 
 
@@ -126,6 +129,8 @@ def make_schedule(t: Trained) -> Schedule:
             return Steps(t.rate, tuple(epoch / t.epochs for epoch in t.drops if epoch < t.epochs), factor)
         case Cyclic() | Cosine() | OneCycle() as found:
             return replace(found, peak=t.rate)
+        case Constant():
+            return Constant(t.rate)
         case Piecewise(points):
             factor = t.rate / max(rate for _, rate in points)
             return Piecewise(tuple((share, rate * factor) for share, rate in points))
@@ -135,7 +140,9 @@ def make_schedule(t: Trained) -> Schedule:
 def make_validation(t: Trained, needed: bool) -> Validation:
     """The epoch that a paper chose on its test images; or the last, with images split off only where needed."""
     if t.keep == "last":
-        return Validation(None if needed else 0, "last")
+        found = Validation(None if needed else 0, "last")
+        published = find_published(t.fair)
+        return with_own_attack(found, make_objective(t), published.validation_steps) if published else found
     by = re.fullmatch(r"best-test:pgd(\d+)", t.keep)
     if by is None:
         raise ValueError(f"the epoch to keep is last or best-test:pgd and steps, but saw {t.keep!r}")
@@ -217,19 +224,35 @@ def list_epoch_audits(t: Trained) -> tuple[EpochAudit, ...]:
     """What any exhibit wants to be measured after every epoch of a training."""
     followed, recorded = find_followers(t.scale)
     found = [EpochAudit(recipe_key(m), m.data, m.split, make_attacks(m)) for m in followed.get(t, ())]
-    own = [EpochAudit(OWN, None, "train", (("clean", Clean()),))] if t in recorded else []
-    return (*found, *own)
+    if t not in recorded:
+        return tuple(found)
+    found.append(EpochAudit(OWN, None, "train", (("clean", Clean()),)))
+    if t.threat is not None:
+        ball = make_ball(t.threat)
+        attack = PGD(ball, CE(), t.threat.eps / 4, RECORD_STEPS, Uniform())
+        some = min(RECORD_IMAGES, t.data.per_class or RECORD_IMAGES)
+        shown = replace(t.data, classes=recorded[t], per_class=some)
+        found.append(EpochAudit(ROBUST, shown, "train", ((ROBUST, attack),)))
+    return tuple(found)
 
 
 @cache
-def find_followers(scale: str) -> tuple[Mapping[Trained, tuple[Measured, ...]], frozenset[Trained]]:
-    """Of all papers: what is measured after every epoch, by training; and trainings whose own record is shown."""
-    recipes, _ = list_recipes(tuple(one for paper in PAPERS.values() for one in paper.exhibits), scale)
+def find_followers(
+    scale_name: str,
+) -> tuple[Mapping[Trained, tuple[Measured, ...]], Mapping[Trained, tuple[int, ...]]]:
+    """Of all papers: what is measured after every epoch, by training; and the classes whose own record is shown."""
+    exhibits = tuple(one for paper in PAPERS.values() for one in paper.exhibits)
+    recipes, _ = list_recipes(exhibits, scale_name)
     followed: dict[Trained, tuple[Measured, ...]] = {}
     for recipe in recipes:
         if isinstance(recipe, Measured) and recipe.each_epoch and isinstance(recipe.model, Trained):
             followed[recipe.model] = (*followed.get(recipe.model, ()), recipe)
-    return followed, frozenset(recipe for recipe in recipes if isinstance(recipe, Trained))
+    shown: dict[Trained, set[int]] = {}
+    for exhibit in exhibits:
+        for one in (one for parts in exhibit(scale_name).values() for one in parts):
+            if isinstance(one, Trained):
+                shown.setdefault(one, set()).update(map(scale(scale_name).cls, exhibit.classes))
+    return followed, {recipe: tuple(sorted(classes)) for recipe, classes in shown.items()}
 
 
 @cache

@@ -9,9 +9,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from leastwise.papers.claims.agreement import confusions_are_mutual_and_near, profiles_agree
+from leastwise.papers.claims.agreement import (
+    CONFUSIONS_ARE_MUTUAL,
+    confusions_are_mutual,
+    confusions_stay_near,
+    profiles_agree,
+)
 from leastwise.papers.claims.base import Claim, ClaimDecision, ClaimFinding, combine_decisions
 from leastwise.papers.claims.spread import classes_differ, spread_widens
+from leastwise.papers.claims.trainings import TrainingPair
 from leastwise.papers.exhibit import Exhibit
 from leastwise.papers.results import ExhibitResults, MissingResult, Results
 
@@ -24,6 +30,10 @@ class VerdictRule:
     exhibit: str
     test: Callable[..., tuple[ClaimFinding, ...]]  # of the exhibit's results and of the words of a case
     cases: tuple[tuple[str, ...], ...] = ((),)
+    part: str = ""  # of the claim, where it has several
+
+    def __post_init__(self) -> None:
+        assert self.part in self.claim.parts, f"{self.claim.id} has the parts {self.claim.parts}, not {self.part!r}"
 
 
 @dataclass(frozen=True)
@@ -31,6 +41,7 @@ class ClaimVerdict:
     """What one case of a rule says about its claim, or what is missing to say it."""
 
     claim: Claim
+    part: str
     exhibit: str
     measured_on: tuple[str, ...]  # roles and conditions
     findings: tuple[ClaimFinding, ...]  # none where something is missing
@@ -63,25 +74,38 @@ def judge_claims(
         for case in rule.cases:
             on = tuple(word for word in case if word not in exhibits)
             try:
-                found.append(ClaimVerdict(rule.claim, rule.exhibit, on, rule.test(view, *case)))
+                found.append(ClaimVerdict(rule.claim, rule.part, rule.exhibit, on, rule.test(view, *case)))
             except ValueError as reason:  # something is missing, or there is too little of it to say anything
-                found.append(ClaimVerdict(rule.claim, rule.exhibit, on, (), str(reason)))
+                found.append(ClaimVerdict(rule.claim, rule.part, rule.exhibit, on, (), str(reason)))
     return tuple(found)
 
 
-def judge_class_differences(view: ExhibitResults, role: str) -> tuple[ClaimFinding, ...]:
-    """Whether classes differ, under every condition of a role."""
-    found = tuple(one for audited in view.audits(role) for one in classes_differ(*audited))
-    if not found:
-        raise MissingResult(f"{role} is not among the results")
-    return found
+def judge_class_differences(view: ExhibitResults, role: str, attack: str) -> tuple[ClaimFinding, ...]:
+    """Whether classes differ under a condition of a role."""
+    return classes_differ(*view.audit(role, attack))
 
 
 def judge_widening(
     view: ExhibitResults, exhibit: str, before: str, after: str, attack: str
 ) -> tuple[ClaimFinding, ...]:
-    """Natural accuracy of one network, of that exhibit, against the other's natural accuracy or robustness."""
-    return spread_widens(view.of(exhibit).audit(before), view.audit(after, attack))
+    """Natural accuracy of one training, of that exhibit, against the other's natural accuracy or robustness."""
+    other = view.of(exhibit)
+    return spread_widens(
+        TrainingPair(
+            other.seeds(before),
+            view.seeds(after, attack),
+            (other.seeded_recipes(before), view.seeded_recipes(after, attack)),
+        )
+    )
+
+
+def widening_rules(claim: Claim, exhibit: str, cases: Sequence[tuple[str, str, str]]) -> tuple[VerdictRule, ...]:
+    """The two parts of a wider spread: of natural accuracy, and of robustness, against natural accuracy before."""
+    parts = {"clean": "of natural accuracy", "pgd": "of robustness"}
+    return tuple(
+        VerdictRule(claim, exhibit, judge_widening, tuple((*case, attack) for case in cases), part)
+        for attack, part in parts.items()
+    )
 
 
 def judge_profiles(view: ExhibitResults, *roles: str) -> tuple[ClaimFinding, ...]:
@@ -109,6 +133,20 @@ def name_roles(
     return tuple(replace(one, what=f"{one.what}: only {', '.join(there)}") for one in findings)
 
 
-def judge_confusions(view: ExhibitResults, role: str, attack: str) -> tuple[ClaimFinding, ...]:
-    """Whether the confusions of a role are mutual and stay inside superclasses."""
-    return confusions_are_mutual_and_near(*view.audit(role, attack))
+def confusion_rules(exhibit: str, cases: tuple[tuple[str, str], ...]) -> tuple[VerdictRule, ...]:
+    """The two parts of the claim about confusions, for roles under conditions."""
+    mutual, near = CONFUSIONS_ARE_MUTUAL.parts
+    return (
+        VerdictRule(CONFUSIONS_ARE_MUTUAL, exhibit, judge_mutual_confusions, cases, mutual),
+        VerdictRule(CONFUSIONS_ARE_MUTUAL, exhibit, judge_near_confusions, cases, near),
+    )
+
+
+def judge_mutual_confusions(view: ExhibitResults, role: str, attack: str) -> tuple[ClaimFinding, ...]:
+    """Whether the confusions of a role are mutual."""
+    return confusions_are_mutual(*view.audit(role, attack))
+
+
+def judge_near_confusions(view: ExhibitResults, role: str, attack: str) -> tuple[ClaimFinding, ...]:
+    """Whether the confusions of a role stay inside superclasses."""
+    return confusions_stay_near(*view.audit(role, attack))

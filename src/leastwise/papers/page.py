@@ -7,23 +7,26 @@ from pathlib import Path
 from typing import Any
 
 from leastwise.core.files import write_atomic
+from leastwise.papers.completeness import describe_completeness, list_missing
 from leastwise.papers.cost import find_released
 from leastwise.papers.drawing import claims
 from leastwise.papers.drawing.claims import SMOKE, ClaimRow, summarise_claims
 from leastwise.papers.drawing.exhibit_drawing import Drawings, ExhibitDrawing, list_marks
 from leastwise.papers.drawing.inputs import DrawingInput, Note, NotShown
 from leastwise.papers.drawing.tables import ComparisonTable, make_table, table_csv, table_latex, table_rows
-from leastwise.papers.exhibit import Exhibit, Paper
+from leastwise.papers.exhibit import Exhibit, Paper, list_assumptions
 from leastwise.papers.judge import VerdictRule, judge_claims
 from leastwise.papers.printed import exhibit_errata, paper_errata
-from leastwise.papers.recipes import Absent, Measured, Recipe
+from leastwise.papers.recipes import Absent, Measured, Recipe, trainings
 from leastwise.papers.registry import EXHIBITS, load_drawings, load_rules
 from leastwise.papers.results import ExhibitResults, Results
+from leastwise.papers.scale_recipe import describe_measurements, describe_recipe
 from leastwise.papers.scales import SCALES
 from leastwise.report.export import csv_text
 from leastwise.report.html import number_figures, render_page
 
 PAGE = "index.html"
+FITTING = 6  # columns of a table that have room for number, interval and printed number side by side
 # What a reader must know before any number.
 CAVEATS = {
     "smoke": "Scale smoke: shows only that everything runs. A few images inside the package and networks trained for "
@@ -81,11 +84,12 @@ def write_page(
 def make_section(inputs: DrawingInput, rules: Sequence[VerdictRule]) -> ExhibitSection:
     """An exhibit drawn, with its table and the claims that its rules speak to."""
     exhibit, scale = inputs.view.exhibit, inputs.view.scale
-    made = draw_exhibit(inputs)
-    table = make_table(exhibit.id, scale, made.ours, units=made.units)
+    more: tuple[Note, ...] = (*list_missing(inputs), *(f"{note}." for note in inputs.view.notes))
+    made = draw_exhibit(inputs) + ExhibitDrawing(notes=more)
+    table = make_table(exhibit.id, scale, made.ours, units=made.units, lead=made.lead)
     cited = {rule.claim for rule in rules if rule.exhibit == exhibit.id}
     ids = tuple(claim.id for claim in sorted(cited, key=lambda claim: claim.number))
-    return ExhibitSection(exhibit, made, table, describe_completeness(inputs.view), ids)
+    return ExhibitSection(exhibit, made, table, describe_completeness(inputs), ids)
 
 
 def draw_exhibit(inputs: DrawingInput) -> ExhibitDrawing:
@@ -96,11 +100,12 @@ def draw_exhibit(inputs: DrawingInput) -> ExhibitDrawing:
 
 def write_notes(notes: Sequence[Note]) -> tuple[str, ...]:
     """The notes as sentences: what is not shown for one reason in one of them, at the place of the first."""
-    lacking: dict[str, dict[str, None]] = {}
+    lacking: dict[str, dict[str, str]] = {}
     for note in notes:
         if isinstance(note, NotShown):
-            lacking.setdefault(note.why, {})[", ".join(note.what)] = None
-    sentences = {why: f"Not shown: {'; '.join(what)} ({why})." for why, what in lacking.items()}
+            for what in note.what:  # a row and the figure of its name are one
+                lacking.setdefault(note.why, {}).setdefault(what.casefold(), what)
+    sentences = {why: f"Not shown: {'; '.join(what.values())} ({why})." for why, what in lacking.items()}
     return tuple(dict.fromkeys(sentences[note.why] if isinstance(note, NotShown) else note for note in notes))
 
 
@@ -131,6 +136,8 @@ def render_paper(paper: Paper, sections: Sequence[ExhibitSection], scale: str, *
         "scale": scale,
         "caveat": CAVEATS[scale],
         "about": SCALES[scale].about,
+        "recipe": describe_page_recipe(sections, scale),
+        "complete": f"{sum(not one.completeness for one in sections)} of {len(sections)}",
         "numbering": "named" if paper.id == "ahn" else f"numbered from {paper.first_class}",
         "exhibits": shown,
         "elsewhere": paper_errata(paper.id),
@@ -142,6 +149,19 @@ def render_paper(paper: Paper, sections: Sequence[ExhibitSection], scale: str, *
         "smoke": SMOKE if scale == "smoke" else "",
     }
     return render_page("paper.html.j2", words, specs=specs, exports=exports, package="leastwise.papers")
+
+
+def describe_page_recipe(sections: Sequence[ExhibitSection], scale: str) -> tuple[str, ...]:
+    """How the networks of all exhibits were trained, and which attacks saw fewer images."""
+    recipes = tuple(dict.fromkeys(one for section in sections for one in recipes_at(section.exhibit, scale)))
+    said = describe_recipe(trainings(recipes))
+    fewer = describe_measurements(one for one in recipes if isinstance(one, Measured))
+    return (*said, f"in test: {fewer}") if fewer else said
+
+
+def recipes_at(exhibit: Exhibit, scale: str) -> tuple[Recipe, ...]:
+    """What an exhibit can have at a scale."""
+    return tuple(one for parts in exhibit(scale).values() for one in parts if not isinstance(one, Absent))
 
 
 def section_context(
@@ -161,15 +181,20 @@ def section_context(
         "wide": number_figures(made.wide, specs),
         "images": made.images,
         "notes": write_notes(made.notes),
-        "table": None if table is None else {"columns": column_headings(table), "rows": table_rows(table)},
+        "table": None if table is None else table_context(table),
         "pairs": made.pairs,
         "export": len(exports) - 1,
-        "assumed": one.assumed,
+        "assumed": list_assumptions(one.assumed, scale),
         "errata": exhibit_errata(one.id),
         "claims": section.claims,
         "there": section.completeness,
         "stands_in": bool(one.classes) and scale == "smoke",
     }
+
+
+def table_context(table: ComparisonTable) -> dict[str, Any]:
+    """What the template needs of a table; many columns are set closer, so that they fit a screen of 1280 pixels."""
+    return {"columns": column_headings(table), "rows": table_rows(table), "dense": len(table.columns) > FITTING}
 
 
 def column_headings(table: ComparisonTable) -> list[dict[str, str]]:
@@ -185,21 +210,9 @@ def exhibit_heading(name: str) -> str:
     return f"{'Table' if found[1] == 'table' else 'Fig.'} {found[2]}{found[3]}"
 
 
-def describe_completeness(view: ExhibitResults) -> str:
-    """What of an exhibit is there, unless it is all."""
-    offered = {role: [part for part in parts if not isinstance(part, Absent)] for role, parts in view.recipes.items()}
-    whole = sum(bool(parts) and all(part in view.results for part in parts) for parts in offered.values())
-    begun = sum(any(part in view.results for part in parts) for parts in offered.values())
-    if whole == len(offered):
-        return ""
-    part = f", {begun - whole} in part" if begun > whole else ""
-    return f"Of {len(offered)} rows {whole} {'is' if whole == 1 else 'are'} there{part}."
-
-
 def describe_basis(one: Exhibit, scale: str) -> str:
     """The networks behind an exhibit at this scale."""
-    recipes = [recipe for parts in one(scale).values() for recipe in parts if not isinstance(recipe, Absent)]
-    given_away = len(find_released(recipes))
+    given_away = len(find_released(recipes_at(one, scale)))
     said = [f"{given_away} released network{'s' if given_away > 1 else ''}"] if given_away else []
     if trained := one.trainings(scale):
         archs, data, epochs = (
@@ -214,8 +227,9 @@ def describe_basis(one: Exhibit, scale: str) -> str:
 
 
 def describe_reductions(one: Exhibit, scale: str) -> list[str]:
-    """What a scale measures on fewer images than the paper, or with a shorter attack."""
-    found: dict[str, None] = {}
+    """What a scale trains or measures on fewer images than the paper, or with a shorter attack."""
+    fewest = {(t.data.name, t.data.per_class) for t in one.trainings(scale) if t.data.per_class is not None}
+    found = dict.fromkeys(f"trained on {n} images of each class of {name}" for name, n in sorted(fewest))
     for role, parts in one(scale).items():
         need = one.needs[role]
         for part in parts:

@@ -7,7 +7,7 @@
     unit       %, points, %² (percent squared), images, class (from 0), class from 1, or empty
 
 `outside.csv` has what others report of the same networks. `errata.csv` has what is wrong, missing or ambiguous in the
-papers, the exhibits it touches, and what is done about it here.
+papers, the exhibits it touches, and what is done about it here, at scale lite too where that is something else.
 """
 
 import csv
@@ -65,6 +65,11 @@ class Erratum(NamedTuple):
     severity: str
     what: str
     resolution: str
+    lite: str = ""  # what is done at scale lite, where that is something else
+
+    def resolve(self, scale: str) -> str:
+        """What is done about it at a scale."""
+        return self.lite if scale == "lite" and self.lite else self.resolution
 
 
 @cache
@@ -118,7 +123,10 @@ def read_errata(paper: str) -> tuple[Erratum, ...]:
     """What is wrong, missing or ambiguous in a paper."""
     with (FOLDER / "errata.csv").open(encoding="utf-8", newline="") as file:
         return tuple(
-            Erratum(r["id"], r["paper"], tuple(r["exhibits"].split()), r["severity"], r["what"], r["resolution"])
+            Erratum(
+                *(r["id"], r["paper"], tuple(r["exhibits"].split())),
+                *(r["severity"], r["what"], r["resolution"], r["lite"]),
+            )
             for r in csv.DictReader(file)
             if r["paper"] == paper
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from leastwise.core.text import one_line
 from leastwise.jobs.events import JobEventListener
@@ -12,7 +12,8 @@ from leastwise.jobs.schedule import JobListener, JobRunner, execute, schedule
 from leastwise.papers.exhibit import Exhibit, Paper
 from leastwise.papers.jobs import make_job
 from leastwise.papers.recipes import Absent, Measured, Recipe, Trained, networks, trainings
-from leastwise.papers.registry import PAPERS
+from leastwise.papers.registry import PAPERS, list_recipes
+from leastwise.papers.replicas import is_replicated, list_replicas
 from leastwise.papers.results import RecipeResult
 from leastwise.papers.stored import PaperStore, check_kept
 
@@ -123,8 +124,24 @@ def collect_results(
         whole = {name for name, parts in there.items() if parts and all(parts.values())}
         shown = tuple(one for one in paper.exhibits if one.id in chosen | whole)
         wanted = dict.fromkeys(recipe for parts in there.values() for recipe, has in parts.items() if has)
+        wanted |= dict.fromkeys(list_other_seeds(wanted, store))
         found.append(PaperResults(paper, shown, {recipe: store.read_result(recipe) for recipe in wanted}, failed))
     return tuple(found)
+
+
+def list_other_seeds(recipes: Iterable[Recipe], store: PaperStore) -> tuple[Recipe, ...]:
+    """Audits of any paper, or of further seeds, on the data of some: what tells trainings from seeds of one."""
+    data = {recipe.data for recipe in recipes if isinstance(recipe, Measured) and isinstance(recipe.model, Trained)}
+    everything, _ = list_recipes(tuple(one for paper in PAPERS.values() for one in paper.exhibits), store.scale)
+    audits = [one for one in everything if isinstance(one, Measured) and one.data in data and not one.each_epoch]
+    more = [other for one in audits for other in (one, *list_replicas(one))]
+    return tuple(one for one in dict.fromkeys(more) if is_seed_of_several(one) and store.has(one))
+
+
+def is_seed_of_several(recipe: Recipe) -> bool:
+    """Whether a network is one of the recipes that are trained with several seeds."""
+    model = recipe.model if isinstance(recipe, Measured) else recipe
+    return isinstance(model, Trained) and is_replicated(replace(model, seed=0))
 
 
 def count_versions(recipes: Iterable[Recipe], store: PaperStore, version: str) -> dict[str, int]:

@@ -78,7 +78,7 @@ def smoke_trained(t: Trained) -> Trained:
         threat=fewer_steps(t.threat, SMOKE_STEPS),
         epochs=2,
         batch_size=10,  # forty updates: after eight, BatchNorm's statistics are still so far off that one class wins
-        rate=t.rate if t.optimiser == "adam" else 0.1,
+        rate=t.rate if has_own_rate(t) else 0.1,
         drops=(1,) if t.drops else (),
         keep=t.keep.replace("pgd20", f"pgd{SMOKE_STEPS}"),
         source=None if t.source is None else smoke_trained(t.source),
@@ -108,8 +108,10 @@ LITE_EPOCHS_OF = {"mnist": 4, "svhn": 6, "stl10": 10}  # what two cores can do, 
 LITE_ARCHS = {"convnet": "convnet", "lenet5": "lenet5", "small-cnn": "small-cnn", "vgg16-bn": "convnet"}
 LITE_RATE = 0.2
 LITE_RATE_OF = {"small-cnn": 0.02}  # without BatchNorm: at 0.2 and eps 0.3 it ended in one answer to all digits
+LITE_LEFT_OUT = ("clean_passes",)  # what moves nothing but BatchNorm's statistics
 LITE_SAME = ("resnet18", "resnet9", "wrn-34-10")  # never in one exhibit: one network stands for all of them
-LITE_TOO_LARGE = ("imagenet", "tiny-imagenet")
+LITE_TOO_LARGE = ("imagenet",)
+LITE_TRAIN = {"tiny-imagenet": 80}  # of each class, at most: with all 500 an adversarial training takes two hours
 LITE_FOLLOWED = 2000  # images, at least one of each class, that are looked at after every epoch
 # Attacks that take hours on all images: shorter, and on so many images of each class.
 LITE_HEAVY = {"autoattack": ("autoattack", 100), "cwinf": ("cwinf:100", 200), "nattack": ("nattack:50", 20)}
@@ -125,12 +127,13 @@ def lite_trained(t: Trained) -> Trained:
     base, plus, parts = t.arch.partition("+")
     return replace(
         t,
-        data=replace(t.data, steps=LITE_MADE) if t.data.needs_network else t.data,
+        data=lite_images(t.data),
         arch=LITE_ARCHS.get(base, "small") + plus + parts,
+        settings=tuple(one for one in t.settings if one[0] not in LITE_LEFT_OUT),
         threat=lite_threat(t.threat),
         epochs=LITE_EPOCHS_OF.get(t.data.name, LITE_EPOCHS),
         batch_size=128,
-        rate=t.rate if t.optimiser == "adam" else LITE_RATE_OF.get(base, LITE_RATE),
+        rate=t.rate if has_own_rate(t) else LITE_RATE_OF.get(base, LITE_RATE),
         schedule="one-cycle" if t.schedule == "steps" else t.schedule,
         drops=(),
         augment="flip" if t.augment == "crop-flip" else t.augment,  # crops are for long trainings
@@ -140,6 +143,13 @@ def lite_trained(t: Trained) -> Trained:
         seed=t.seed if base in (*LITE_ARCHS, *LITE_SAME) else own_seed(t),
         scale="lite",
     )
+
+
+def lite_images(images: ImageSet) -> ImageSet:
+    """The same images to train on, or the first of each class where there are too many; a short search makes others."""
+    most = LITE_TRAIN.get(images.name)
+    fewer = images.per_class if most is None else min(most, images.per_class or most)
+    return replace(images, per_class=fewer, steps=LITE_MADE if images.needs_network else images.steps)
 
 
 def lite_threat(threat: PaperThreat | None) -> PaperThreat | None:
@@ -172,6 +182,11 @@ def lite_measured(m: Measured) -> tuple[Measured, ...]:
 
 
 # What scales share.
+
+
+def has_own_rate(t: Trained) -> bool:
+    """Whether another rate would be another experiment: Adam's, and that of a fine-tuning."""
+    return t.optimiser == "adam" or t.schedule == "frl"
 
 
 def own_seed(t: Trained) -> int:

@@ -18,19 +18,20 @@ from leastwise.audit.evidence import load_evidence
 from leastwise.core.counts import Tally
 from leastwise.core.files import write_json
 from leastwise.core.recipe import recipe_key
+from leastwise.jobs.claims import CLAIM, read_claim
 from leastwise.jobs.extras import FEATURES, PICTURES, read_features, read_pictures
-from leastwise.jobs.folder import CLAIM, read_claim
+from leastwise.jobs.folder import read_run_facts
 from leastwise.jobs.job import ReleasedNetwork
 from leastwise.jobs.store import KEY_SHOWN, Store, weights_in
-from leastwise.papers.jobs import OWN, make_job
-from leastwise.papers.recipes import Measured, Recipe, Trained, networks
+from leastwise.papers.jobs import OWN, ROBUST, make_job
+from leastwise.papers.recipes import Measured, Recipe, Trained, networks, trainings
 from leastwise.papers.results import RecipeResult
 from leastwise.training.resume import EPOCHS
 
 KEPT = {"features": FEATURES, "logits": PICTURES, "images": PICTURES}  # what declarations may ask to be kept
 KEYS = "declared.json"  # the keys of jobs by those of declarations
 # Raised whenever a declaration comes to mean another job (a default, a field, a scale): a test holds it to the jobs.
-MEANING = 1
+MEANING = 2
 
 
 @dataclass(eq=False)
@@ -89,20 +90,34 @@ class PaperStore:
         return "" if folder is None else str((read_claim(folder) or {}).get("leastwise", ""))
 
     def read_result(self, recipe: Recipe) -> RecipeResult:
-        """A finished result."""
+        """A finished result, with the notes on its images and on those of the trainings behind it."""
+        return self.read_numbers(recipe)._replace(notes=self.read_notes(recipe))
+
+    def read_notes(self, recipe: Recipe) -> tuple[str, ...]:
+        """What runs wrote down about their images, each sentence once; nothing of a training that is not here."""
+        folders = [self.find(one) for one in (*trainings([recipe]), recipe)]
+        said = [note for one in folders if one is not None for note in read_run_facts(one).get("notes", ())]
+        return tuple(dict.fromkeys(map(str, said)))
+
+    def read_numbers(self, recipe: Recipe) -> RecipeResult:
+        """What was measured."""
         folder = self.folder(recipe)
         if isinstance(recipe, Trained):
             lines = read_epochs(folder)
-            own = tuple(line["looks"][OWN]["clean"] for line in lines if OWN in line.get("looks", {}))
-            return RecipeResult(epochs=tuple(map(read_tally, own)), dynamics=lines)
+            looks = [line.get("looks", {}) for line in lines]
+            clean, robust = ([look[name] for look in looks if name in look] for name in (OWN, ROBUST))
+            return RecipeResult(
+                epochs=tuple(read_tally(one["clean"]) for one in clean),
+                robust_epochs=tuple(read_tally(one[ROBUST]) for one in robust),
+            )
         moments, plane = read_features(folder) if "features" in recipe.keeps else (None, None)
         pictures = read_pictures(folder, recipe.conditions) if (folder / PICTURES).is_file() else ()
         evidence = load_evidence(folder)
         if not recipe.each_epoch:
             return RecipeResult(evidence, moments, plane=plane, pictures=pictures)
-        looks = self.each_epoch(recipe)
-        each = tuple({name: read_tally(counts) for name, counts in look.items()} for look in looks)
-        entropies = tuple({name: mean_entropy(counts) for name, counts in look.items()} for look in looks)
+        followed = self.each_epoch(recipe)
+        each = tuple({name: read_tally(counts) for name, counts in look.items()} for look in followed)
+        entropies = tuple({name: mean_entropy(counts) for name, counts in look.items()} for look in followed)
         return RecipeResult(evidence, moments, each=each, entropies=entropies, plane=plane, pictures=pictures)
 
     def each_epoch(self, recipe: Measured) -> tuple[Mapping[str, Any], ...]:

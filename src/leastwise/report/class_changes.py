@@ -17,12 +17,14 @@ def same_images(a: Evidence, b: Evidence) -> bool:
     )
 
 
-def compare_pair(a: Evidence, b: Evidence, condition: str, *, cls: int | None = None) -> PairedComparison:
+def compare_pair(
+    a: Evidence, b: Evidence, condition: str, *, cls: int | None = None, confidence: float = CONFIDENCE
+) -> PairedComparison:
     """B against A on the same images, of one class or of all."""
     if not same_images(a, b):
         raise ValueError("models can be paired only on the same images: audit both on the same data")
     rows = slice(None) if cls is None else a.labels == cls
-    return compare_paired(a.correct(condition)[rows], b.correct(condition)[rows])
+    return compare_paired(a.correct(condition)[rows], b.correct(condition)[rows], confidence)
 
 
 def different_attacks(a: Evidence, b: Evidence) -> dict[str, str]:

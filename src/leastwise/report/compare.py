@@ -16,15 +16,25 @@ import numpy as np
 from leastwise.audit.evidence import Evidence
 from leastwise.core.files import finite_or_none
 from leastwise.report.class_changes import different_attacks, same_images
+from leastwise.report.dominance import surely_dominated
 from leastwise.report.results import AuditedModel, open_result
-from leastwise.statistics.intervals import CONFIDENCE
+from leastwise.statistics.differences import not_worse_p
+from leastwise.statistics.extremes import (
+    MinimumChange,
+    PairedCounts,
+    change_of_gap,
+    change_of_minimum,
+    change_of_rho,
+    change_of_variance,
+)
+from leastwise.statistics.intervals import CONFIDENCE, adjust_holm
 from leastwise.statistics.paired import PairedComparison, compare_class_wise, compare_paired
 from leastwise.statistics.seeds import (
     GroupDifference,
     compare_class_groups,
     compare_groups,
-    find_dominated,
     measure_agreement,
+    training_interval,
 )
 from leastwise.statistics.spread import rho, worst_accuracy, worst_class
 from leastwise.statistics.worst_class import estimate_worst
@@ -136,13 +146,21 @@ def choose_condition(found: Sequence[Side], condition: str = "") -> str:
     return condition or min(attacked, key=lambda name: sum(side.accuracy(name)[side.present].mean() for side in found))
 
 
-def compare_sides(found: Sequence[Side], condition: str) -> dict[str, Any]:
-    """Everything the terminal shows, as plain values."""
+def compare_sides(found: Sequence[Side], condition: str, *, margin: float | None = None) -> dict[str, Any]:
+    """Everything the terminal shows, as plain values. Stars are corrected for classes times models (Holm)."""
     shown = [name for name in dict.fromkeys((CLEAN, condition)) if name in shared_conditions(found)]
     check_alike(found, shown)
     first, names = found[0], found[0].first.names
+    others = len(found) - 1
+    changes = {name: [change_numbers(first, side, name, others=others) for side in found[1:]] for name in shown}
+    for made in changes.values():
+        correct_over_models(made)
+    if margin is not None:
+        for name in shown:
+            add_margin(first, found[1:], name, made=changes[name], margin=margin)
     return {
         "condition": condition,
+        "margin": margin,
         "images": len(first.first.ids),
         "classes": list(names),
         "models": pareto_rows(found, shown, condition),
@@ -150,9 +168,10 @@ def compare_sides(found: Sequence[Side], condition: str) -> dict[str, Any]:
             {
                 "from": first.name,
                 "to": side.name,
-                "conditions": {name: change_numbers(first, side, name) for name in shown},
+                "speaks_of": scope(first, side),
+                "conditions": {name: changes[name][i] for name in shown},
             }
-            for side in found[1:]
+            for i, side in enumerate(found[1:])
         ],
         "agreement": [
             {"models": [a.name, b.name], "conditions": {name: profile_agreement(a, b, name) for name in shown}}
@@ -164,7 +183,7 @@ def compare_sides(found: Sequence[Side], condition: str) -> dict[str, Any]:
 
 def pareto_rows(found: Sequence[Side], shown: Sequence[str], condition: str) -> list[dict[str, Any]]:
     """Clean, robust and worst-class accuracy of each side; ρ (WAT) against the first; whom another side dominates:
-    it is at least as good in each of these and better in one."""
+    it is at least as good in each of these and better in one beyond chance."""
     rows: list[dict[str, Any]] = []
     for side in found:
         accuracy = side.accuracy(condition)
@@ -195,38 +214,91 @@ def pareto_rows(found: Sequence[Side], shown: Sequence[str], condition: str) -> 
             )
         )
     scores = np.array([[*row["overall"].values(), row["worst"]] for row in rows])
-    for row, beaten in zip(rows, find_dominated(scores).tolist(), strict=True):
+    hits = [{name: side.hits(name) for name in shown} for side in found]
+    tallies_of = [[model.evidence.tally(condition) for model in side.models] for side in found]
+    for row, beaten in zip(rows, surely_dominated(scores, hits, tallies_of), strict=True):
         row["dominated"] = beaten
     return rows
 
 
-def change_numbers(a: Side, b: Side, condition: str) -> dict[str, Any]:
-    """What side B changes against side A: overall and class by class."""
+ONE_TRAINING = "these two trainings on other test images; it cannot speak of other trainings of the same methods"
+SEVERAL_TRAININGS = "other trainings and other test images"
+
+
+def scope(a: Side, b: Side) -> str:
+    """What the intervals of a comparison cover."""
+    return ONE_TRAINING if len(a.models) == len(b.models) == 1 else SEVERAL_TRAININGS
+
+
+def change_numbers(a: Side, b: Side, condition: str, *, others: int = 1) -> dict[str, Any]:
+    """What side B changes against side A: overall, class by class, and of the worst class, gap, CV and ρ."""
     x, y, labels, k = a.hits(condition), b.hits(condition), a.first.labels, a.first.k
     if len(x) == len(y) == 1:
         by_class = compare_class_wise(x[0], y[0], labels, k=k)
         whole = compare_paired(x[0], y[0])
+        both = PairedCounts.count(x[0], y[0], labels, k=k)
         return {
             "overall": pair_block(whole, whole.p),
-            "classes": [
-                None if one is None else pair_block(one, float(p))
-                for one, p in zip(by_class.classes, by_class.adjusted, strict=True)
-            ],
+            "classes": [None if one is None else pair_block(one, one.p) for one in by_class.classes],
+            "extremes": {name: extreme_block(change(both)) for name, change in EXTREMES.items()},
         }
     # Groups have no exact test: a class is marked if its interval, widened for the number of classes, excludes 0.
-    present = int((np.bincount(labels, minlength=k) > 0).sum())
+    present = int((np.bincount(labels, minlength=k) > 0).sum()) * others
     plain, wide = (
         compare_class_groups(x, y, labels, k=k),
         compare_class_groups(x, y, labels, k=k, confidence=1 - (1 - CONFIDENCE) / present),
     )
     whole_group = compare_groups(x, y)
+    spread = [training_interval(np.stack(hits).astype(np.float64)) for hits in (x, y)]
+    overall = group_block(whole_group, whole_group) | {
+        "training_sd_intervals": [[finite_or_none(end) for end in ends] for ends in spread]
+    }
     return {
-        "overall": group_block(whole_group, whole_group),
+        "overall": overall,
         "classes": [
             None if one is None or all_one is None else group_block(one, all_one)
             for one, all_one in zip(plain, wide, strict=True)
         ],
     }
+
+
+def correct_over_models(made: Sequence[dict[str, Any]]) -> None:
+    """Holm over the classes of all single models together: five models have five times the chances of a star."""
+    blocks = [one for change in made for one in change["classes"] if one is not None and "p_adjusted" in one]
+    for one, p in zip(blocks, adjust_holm(np.array([one["p_adjusted"] for one in blocks])), strict=True):
+        one["p_adjusted"], one["significant"] = float(p), bool(p < 1 - CONFIDENCE)
+
+
+def add_margin(
+    first: Side, others: Sequence[Side], condition: str, *, made: Sequence[dict[str, Any]], margin: float
+) -> None:
+    """Which classes of single models are shown to have lost less than a margin, Holm over classes and models."""
+    blocks, chances = [], []
+    for side, change in zip(others, made, strict=True):
+        if len(first.models) == len(side.models) == 1:
+            both = PairedCounts.count(
+                first.hits(condition)[0], side.hits(condition)[0], first.first.labels, k=first.first.k
+            )
+            blocks += [one for one in change["classes"] if one is not None]
+            some = both.pick(np.flatnonzero(both.n > 0))
+            chances.append(not_worse_p(some.lost, some.gained, some.n, margin=margin))
+    if not blocks:
+        raise ValueError("a margin is tested for single models, and here are several trainings: compare one of each")
+    for one, p in zip(blocks, adjust_holm(np.concatenate(chances)), strict=True):
+        one["not_worse_p"], one["not_worse"] = float(p), bool(p < 1 - CONFIDENCE)
+
+
+EXTREMES = {
+    "worst": change_of_minimum,
+    "gap": change_of_gap,
+    "cv": change_of_variance,
+    "rho": change_of_rho,
+}
+
+
+def extreme_block(found: MinimumChange) -> dict[str, Any]:
+    """A change of the worst class, gap, CV or ρ as plain values; None where an end is infinite."""
+    return {name: finite_or_none(getattr(found, name)) for name in ("value", "low", "high", "p")}
 
 
 def pair_block(found: PairedComparison, p: float) -> dict[str, Any]:

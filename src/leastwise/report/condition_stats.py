@@ -20,10 +20,9 @@ from leastwise.core.counts import ClassFrame
 from leastwise.core.text import parse_number
 from leastwise.report.text import percent, span
 from leastwise.statistics.intervals import ClassCounts, ClassValues, Ranking, rank_classes, wilson_interval
+from leastwise.statistics.ranks import ClassRanks, estimate_ranks, likely_worst, probability_worst
 from leastwise.statistics.spread import Spread, homogeneity, measure_spread, variance_bounds
-from leastwise.statistics.worst_class import WorstClass, estimate_worst, probability_worst
-
-SURE = 0.95  # a probability of being the worst class from which no other is named beside it
+from leastwise.statistics.worst_class import WorstClass, estimate_worst
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,13 +38,12 @@ class ConditionStats:
     spread_low: float
     spread_high: float
     same: float  # p-value of "all classes have one accuracy"
+    ranks: ClassRanks
 
     @property
     def candidates(self) -> tuple[int, ...]:
-        """The likeliest worst classes, as few as hold the worst class with 95 % probability."""
-        order = np.argsort(-np.nan_to_num(self.probability, nan=-1.0), kind="stable")
-        total = np.cumsum(np.nan_to_num(self.probability[order]))
-        return tuple(int(c) for c in order[: int(np.searchsorted(total, SURE)) + 1])
+        """The likeliest worst classes, as few as hold the worst class in 95 of 100 audits."""
+        return likely_worst(self.probability)
 
     @property
     def ranking(self) -> Ranking:
@@ -68,6 +66,7 @@ def compute_stats(evidence: Evidence, condition: str) -> ConditionStats:
         low,
         high,
         homogeneity(correct, n),
+        estimate_ranks(correct, n),
     )
 
 
@@ -83,7 +82,7 @@ def certainty_sentences(found: ConditionStats) -> tuple[str, ...]:
     elif len(candidates) <= MOST_NAMED:
         said = [f"which class is the worst is open: {', '.join(likely)}"]
     else:
-        said = [f"which class is the worst is open: {len(candidates)} classes hold it with probability 95 %"]
+        said = [f"which class is the worst is open: it is among {len(candidates)} classes in 95 of 100 such audits"]
     if found.same >= 0.05:
         said.append(
             f"the differences between the classes are within what chance makes of equal ones (p = {found.same:.2f})"
@@ -92,14 +91,23 @@ def certainty_sentences(found: ConditionStats) -> tuple[str, ...]:
 
 
 def headline_details(evidence: Evidence) -> tuple[str, ...]:
-    """What the terminal adds to the headline: the worst class without bad luck, and how sure it is."""
-    found = compute_stats(evidence, find_attackers_pick(evidence).condition)
-    worst = found.worst
-    corrected = f"{percent(worst.corrected)} % {span(worst.low, worst.high)}"
+    """What the terminal adds to the headline: what was measured, and how sure the worst class is."""
+    pick = find_attackers_pick(evidence)
+    found = compute_stats(evidence, pick.condition)
     return (
-        f"The lowest of many measurements is partly bad luck; corrected for it: {corrected}.",
+        naive_sentence(pick),
         *certainty_sentences(found),
         *side_sentences(evidence),
+    )
+
+
+def naive_sentence(pick: "AttackersPick") -> str:
+    """What was measured, with the interval that would hold if the class had been chosen before looking."""
+    if pick.ties > 1:
+        return f"Without the luck of being the lowest of many the worst class has {pick.accuracy} % {pick.interval}."
+    return (
+        f"Measured were {pick.measured} % (naive Wilson interval {pick.naive}); the lowest of many measurements is "
+        f"partly bad luck, which the first number is corrected for."
     )
 
 
@@ -135,8 +143,10 @@ class AttackersPick:
     condition: str
     picked: str
     ties: int  # classes that share the last place
-    accuracy: str
-    interval: str
+    accuracy: str  # of the worst class, without the bad luck of being picked as the lowest
+    interval: str  # of the lowest true accuracy, whichever class has it
+    measured: str
+    naive: str  # Wilson's interval of what was measured, as if the class had been chosen before looking
     overall: str
 
 
@@ -149,10 +159,13 @@ def find_attackers_pick(evidence: Evidence) -> AttackersPick:
     row = min(range(len(lowest)), key=lambda r: (lowest[r], overall[r], -r))
     worst = int(frame.worst[row])
     low, high = wilson_interval(frame.correct[row].numpy(), frame.n[row].numpy())
+    found = estimate_worst(frame.correct[row].numpy(), frame.n[row].numpy())
     return AttackersPick(
         frame.conditions[row],
         frame.names[worst],
         int((frame.accuracy[row] == lowest[row]).sum()),
+        percent(found.corrected),
+        span(found.low, found.high),
         percent(lowest[row]),
         span(low[worst], high[worst]),
         percent(overall[row]),

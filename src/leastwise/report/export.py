@@ -14,27 +14,10 @@ import numpy as np
 
 from leastwise.audit.evidence import Evidence
 from leastwise.audit.record import SUMS, Record
+from leastwise.core.escaping import escape_csv, escape_latex, escape_markdown
 from leastwise.core.files import write_atomic
 from leastwise.report.text import percent, span
 from leastwise.statistics.intervals import wilson_interval
-
-LATEX = {
-    "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': r"\textquotedbl{}",
-}
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would run when it opens a CSV file
 
 
 def table_csv(evidence: Evidence) -> str:
@@ -56,8 +39,9 @@ def table_csv(evidence: Evidence) -> str:
 def table_markdown(evidence: Evidence) -> str:
     """The class table for Markdown."""
     header, rows = table_cells(evidence)
-    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
-    return "".join(f"| {' | '.join(map(escape_markdown, line))} |\n" for line in lines)
+    shown = [[escape_markdown(row[0]), *row[1:]] for row in rows]  # the rest are our own numbers
+    lines = [[*map(escape_markdown, header)], ["---", *["---:"] * (len(header) - 1)], *shown]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def table_latex(evidence: Evidence) -> str:
@@ -93,33 +77,11 @@ def table_cells(evidence: Evidence) -> tuple[list[str], list[list[str]]]:
     return ["class", *frame.conditions], rows
 
 
-def escape_latex(text: str) -> str:
-    """Text that LaTeX sets as it is."""
-    # An opening bracket at the start of a row would be read as the argument of the line break before it.
-    escaped = "".join(LATEX.get(letter, letter) for letter in text)
-    return f"{{}}{escaped}" if escaped.startswith("[") else escaped
-
-
-def escape_markdown(text: str) -> str:
-    """Text that no Markdown reader takes for markup or for another cell."""
-    safe = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return "".join(f"\\{letter}" if letter in "\\`*_|" else letter for letter in safe)
-
-
 def csv_text(rows: Sequence[Sequence[str]]) -> str:
     """Rows as a CSV file that no spreadsheet takes for formulas."""
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([[escape_formula(cell) for cell in row] for row in rows])
+    csv.writer(out, lineterminator="\n").writerows([[escape_csv(cell) for cell in row] for row in rows])
     return out.getvalue()
-
-
-def escape_formula(cell: str) -> str:
-    """A class name that begins like a formula gets an apostrophe; numbers stay as they are."""
-    try:
-        float(cell)
-    except ValueError:
-        return f"'{cell}" if cell.startswith(FORMULA) else cell
-    return cell
 
 
 PER_EXAMPLE = tuple(f.name for f in fields(Record) if f.name not in SUMS)

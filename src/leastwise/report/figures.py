@@ -1,6 +1,6 @@
 """Evidence -> the figures of the page: which classes to show, in which order, with which words."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,16 +21,18 @@ from leastwise.report.charts.bars import (
     rank_chart,
 )
 from leastwise.report.charts.heatmap import HeatmapStyle, heatmap
+from leastwise.report.charts.ranks import RankBar, rank_interval_chart
 from leastwise.report.class_changes import ClassChange
-from leastwise.report.condition_stats import Curve, clean_conditions, radius_text
+from leastwise.report.condition_stats import ConditionStats, Curve, clean_conditions, radius_text
+from leastwise.report.ends import find_ends
 from leastwise.statistics.intervals import wilson_interval
 
+RANKED = 20  # more classes than this get a chart of how sure their ranks are
 MANY = 40  # more classes than this are shortened to both ends
 END = 20  # classes shown at each end
 LARGEST = 30  # rows of a heat map that can still be read
 PAIRS = 10  # confusions named in words
 LABELS, CELL = 110, 15  # pixels of the labels and of a cell of a heat map
-NAMED_LINES = 3  # weakest and strongest security curves that get a name
 
 ShareMatrix = Float[np.ndarray, "k k"]
 
@@ -109,6 +111,21 @@ def rank_figures(evidence: Evidence) -> list[Figure]:
         told = f"{below:,} of {len(rows):,} classes are below 50 %"
         made.append(Figure(condition, told, rank_chart(rows, overall, about)))
     return made
+
+
+def order_figures(found: Mapping[str, ConditionStats], condition: str) -> list[Figure]:
+    """The rank of every class with its interval, where there are too many classes to know all ranks."""
+    one = found[condition]
+    there = np.flatnonzero(one.n > 0)
+    if len(there) <= RANKED:
+        return []
+    ranks = one.ranks
+    order = there[np.argsort(ranks.mean[there], kind="stable")]
+    rows = [RankBar(one.names[c], float(ranks.mean[c]), int(ranks.low[c]), int(ranks.high[c])) for c in order]
+    width = float(np.median(ranks.high[there] - ranks.low[there] + 1))
+    about = f"Rank of all {len(rows):,} classes under {condition} with 95 % intervals, 1 for the worst class."
+    told = f"the interval of a class holds {width:.0f} of {len(rows):,} ranks (median)"
+    return [Figure(f"Ranks under {condition}", told, rank_interval_chart(rows, about))]
 
 
 def group_figures(evidence: Evidence, condition: str) -> list[Figure]:
@@ -232,16 +249,16 @@ def curve_figure(evidence: Evidence, curve: Curve) -> Figure:
     present = [c for c in range(evidence.k) if not np.isnan(table[:, c]).any()]
     at = int(np.argmax(table[:, present].std(1)))
     order = sorted(present, key=lambda c: table[at, c])
-    few = min(NAMED_LINES, max(1, len(order) // 3))
-    kinds = dict.fromkeys(order[:few], "weak") | dict.fromkeys(order[len(order) - few :], "strong")
+    ends = find_ends({c: float(table[at, c]) for c in present})
+    kinds = ends.kinds
     drawn = order if len(order) <= MANY else [*order[:END], *order[-END:]]
     lines = [Line(evidence.names[c], eps, tuple(table[:, c].tolist()), kinds.get(c, "other")) for c in drawn]
     lines.append(Line("mean of all classes", eps, tuple(table[:, present].mean(1).tolist()), "overall"))
     about = f"Accuracy of each class under {curve.attack} as its radius grows."
     key = (
-        ("● weakest", ", ".join(evidence.names[c] for c in order[:few])),
+        ("● weakest", ends.describe_weakest(evidence.names)),
         ("◆ dashed", "mean of all classes"),
-        ("■ strongest", ", ".join(evidence.names[c] for c in reversed(order[len(order) - few :]))),
+        ("■ strongest", ends.describe_strongest(evidence.names)),
     )
     others = "all other classes" if len(order) <= MANY else f"the {END} weakest and {END} strongest classes"
     told = f"named at eps = {radius_text(eps[at], curve.norm)}, where the classes differ most; thin lines are {others}"

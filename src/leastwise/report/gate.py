@@ -1,16 +1,21 @@
 """What a gate looks at, read from what an audit left, and its verdicts as sentences. Nothing here needs torch."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from leastwise.audit.evidence import SUMMARY_FILE, Evidence, load_evidence, locate_evidence
-from leastwise.core.text import escape_unprintable
+from leastwise.core.escaping import escape_unprintable
+from leastwise.core.files import parse_json, write_json
+from leastwise.report.kept_images import KIND, from_kept
 from leastwise.report.text import percent, span
 from leastwise.statistics.gate.decide import GateOutcome, GateVerdict, Result, SingleImages
+
+MOST_IMAGES = 10**12  # of a class: counts add up far below what 64 bits hold
 
 
 def read_result(path: Path) -> Result:
@@ -21,12 +26,26 @@ def read_result(path: Path) -> Result:
     if not file.is_file():
         raise ValueError(f"there is no result at {path}: give a folder that `leastwise audit` wrote, or a summary.json")
     try:
-        content = json.loads(file.read_text())
-        return from_summary(content)
-    except (ValueError, KeyError, TypeError, AttributeError):
+        content = parse_json(file.read_text())
+        return from_kept(content) if content.get("kind") == KIND else from_summary(content)
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise ValueError(
             f"{file} is not a summary: give a folder that `leastwise audit` wrote, or its summary.json"
         ) from None
+
+
+def refuse_sampled(path: Path, conditions: Collection[str]) -> None:
+    """Raise ValueError if a demand is about an attack that was tried on a sample of images only."""
+    file = path / "two_phase.json"
+    try:
+        told = json.loads(file.read_text()) if file.is_file() else {}
+    except ValueError:
+        return
+    if told.get("condition") in conditions:
+        raise ValueError(
+            f"{told['condition']} was tried on a sample of survivors in {path}, and a gate needs every image: audit "
+            f"without --two-phase, or demand something of {told['first']}"
+        )
 
 
 def from_evidence(found: Evidence) -> Result:
@@ -34,7 +53,8 @@ def from_evidence(found: Evidence) -> Result:
     hits = {name: found.correct(name) for name in found.conditions}
     n = np.bincount(found.labels, minlength=found.k)
     counts = {name: (np.bincount(found.labels[hit], minlength=found.k), n) for name, hit in hits.items()}
-    return Result(found.names, counts, SingleImages(found.ids, found.labels, hits), found.attacks)
+    model = str(json.loads(found.recipe).get("model", ""))
+    return Result(found.names, counts, SingleImages(found.ids, found.labels, hits), found.attacks, model)
 
 
 def from_summary(content: Mapping[str, Any]) -> Result:
@@ -42,12 +62,42 @@ def from_summary(content: Mapping[str, Any]) -> Result:
     names = tuple(escape_unprintable(str(name)) for name in content["classes"])
     counts = {}
     for name, row in content["conditions"].items():
-        correct, n = (np.array([int(v) for v in row[part]], dtype=np.int64) for part in ("correct", "n"))
-        if len(correct) != len(names) or len(n) != len(names) or (correct < 0).any() or (correct > n).any():
+        if not all(type(v) is int and 0 <= v <= MOST_IMAGES for part in ("correct", "n") for v in row[part]):
             raise ValueError("counts that cannot be")
-        counts[name] = (correct, n)
+        correct, n = (np.array(row[part], dtype=np.int64) for part in ("correct", "n"))
+        if len(correct) != len(names) or len(n) != len(names) or (correct > n).any():
+            raise ValueError("counts that cannot be")
+        counts[escape_unprintable(str(name))] = (correct, n)
     recipe = content.get("provenance", {}).get("recipe", {})
-    return Result(names, counts, attacks=dict(recipe.get("conditions", ())))
+    return Result(names, counts, attacks=dict(recipe.get("conditions", ())), model=str(recipe.get("model", "")))
+
+
+LOOKS_FILE = "gate.json"  # beside the evidence: at how many images a gate for one look was asked
+
+
+def remember_look(path: Path, result: Result) -> str:
+    """Write down that a gate for one look was asked; a warning if it was asked before on fewer images."""
+    file = (path if path.is_dir() else path.parent) / LOOKS_FILE
+    try:
+        content = parse_json(file.read_text())
+        looks = [
+            look for look in content["looks"] if isinstance(look["images"], int) and isinstance(look["model"], str)
+        ]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        looks = []
+    images = max((int(n.sum()) for _, n in result.counts.values()), default=0)
+    now = {"model": result.model, "images": images}
+    earlier = sorted({look["images"] for look in looks if look["model"] == result.model and look["images"] < images})
+    if now not in looks:
+        with suppress(OSError):  # a result that may only be read is still judged
+            write_json(file, {"looks": [*looks, now]})
+    if not earlier:
+        return ""
+    seen = ", ".join(f"{n:,}" for n in earlier)
+    return (
+        f"this gate was asked before on {seen} of the {images:,} images: asked again and again as images are added, it "
+        f"errs 9 % a side instead of 2.5; decide on a number of images beforehand, or ask with --anytime"
+    )
 
 
 def verdict_sentence(verdict: GateVerdict) -> str:
@@ -60,7 +110,12 @@ def verdict_sentence(verdict: GateVerdict) -> str:
     said = f"{verdict.outcome.value:12}  {verdict.term.text}: {seen}"
     said += f" ({verdict.detail})" if verdict.detail else ""
     if verdict.images_needed is not None:
-        said += f"; about {verdict.images_needed:,} images in the largest class would decide"
+        said += f"; about {verdict.images_needed:,} images in the largest class would decide in 80 % of cases"
     elif verdict.outcome is GateOutcome.INCONCLUSIVE:
         said += "; it is too close to the limit for any number of images"
+    if verdict.visible is not None:
+        said += (
+            f". Unpaired: a class must fall about {percent(verdict.visible)} points to be seen; "
+            f"keep the images of BASE that are right (`leastwise gate BASE --keep FILE`) and give FILE as the base"
+        )
     return said

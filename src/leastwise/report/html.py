@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from leastwise.core.escaping import escape_html
+
 if TYPE_CHECKING:
     from leastwise.report.figures import Figure
 
@@ -36,11 +38,19 @@ def render_page(
         loader=jinja2.ChoiceLoader([jinja2.PackageLoader(name, "assets") for name in dict.fromkeys((package, OWN))]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
+        finalize=show_in_html,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     code = {"payload": "", "drawing": ""} if specs is None else drawing_parts(specs, exports)
     return environment.get_template(template).render(**code, **words)
+
+
+def show_in_html(value: Any) -> Any:
+    """A value as a template puts it on the page: text of others escaped, what is markup already as it is."""
+    import markupsafe
+
+    return markupsafe.Markup(escape_html(value)) if type(value) is str else value
 
 
 def drawing_parts(specs: Sequence[Any], exports: Sequence[Mapping[str, str]]) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """Evidence -> summary.json: the class-wise numbers, ready to read by any program."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -10,26 +11,27 @@ from leastwise.attacks.autoattack import STANDARD
 from leastwise.attacks.base import Clean
 from leastwise.attacks.corruptions import Corrupted
 from leastwise.attacks.threats import Linf
+from leastwise.audit.check import SurvivorCheck
 from leastwise.audit.evidence import Evidence
-from leastwise.audit.masking import ball_of, cautions, masking_sentences
+from leastwise.audit.masking import ball_of, cautions, count_unconfirmed, masking_sentences
 from leastwise.core.counts import ClassFrame
 from leastwise.core.files import finite_or_none, with_nulls
 from leastwise.data.classes import Groups
-from leastwise.insight.confusion import count_confusions, cvc, entropy
+from leastwise.insight.confusion import confusion_norm, count_confusions, cvc, entropy
 from leastwise.report.condition_stats import ConditionStats, Curve, compute_stats, make_curves, nearest_mistakes
 from leastwise.statistics.intervals import CONFIDENCE, wilson_interval
 from leastwise.statistics.spread import (
     boundary_error,
-    cvar,
-    false_positive_rate,
-    gini,
+    false_positive_share,
     nsd_accuracy,
     nsd_error,
-    worst_k_mean,
 )
-from leastwise.statistics.worst_class import GameValue, pair_game, source_game
+from leastwise.statistics.tails import OrderedEstimate, estimate_cvar, estimate_gini, estimate_worst_k
+from leastwise.statistics.worst_class import GameValue, estimate_worst, mistake_game, pair_game, source_game
 
-SCHEMA = 2  # 2: the leaderboard's flat keys, fairness, provenance
+SCHEMA = (
+    3  # 2: the leaderboard's flat keys, fairness, provenance; 3: the worst class corrected first, intervals of tails
+)
 
 
 def summarise(
@@ -49,12 +51,14 @@ def summarise(
         "classes": list(evidence.names),
         "interval": {"method": "wilson", "confidence": CONFIDENCE},
         "warnings": list(cautions(evidence)),
+        "checks": [describe_check(check, evidence.names) for check in evidence.checks],
         "groups": {name: [evidence.names[c] for c in classes] for name, classes in evidence.groups},
         "conditions": {
             name: condition_numbers(frame, row, evidence.groups)
             | grid_numbers(evidence, name)
             | eight_bit_numbers(evidence, name)
             | nearest_distances(evidence, name)
+            | {"unconfirmed": count_unconfirmed(evidence, name).tolist()}
             for row, name in enumerate(frame.conditions)
         },
         "curves": {one.attack: curve_numbers(one) for one in make_curves(evidence)},
@@ -67,6 +71,10 @@ def describe_provenance(evidence: Evidence) -> dict[str, Any]:
     """What determined the evidence, and what it cost."""
     recipe = json.loads(evidence.recipe)
     passes = {name: {"forwards": r.forwards, "backwards": r.backwards} for name, r in evidence.conditions.items()}
+    if evidence.checks:
+        each = [(check.forwards, check.backwards) for check in evidence.checks]
+        checks = dict(zip(("forwards", "backwards"), map(sum, zip(*each, strict=True)), strict=True))
+        passes["check of survivors"] = checks
     return {
         "images": len(evidence.ids),
         "model_digest": recipe.get("model"),
@@ -77,12 +85,32 @@ def describe_provenance(evidence: Evidence) -> dict[str, Any]:
     }
 
 
+def describe_check(check: SurvivorCheck, names: Sequence[str]) -> dict[str, Any]:
+    """What an attack without gradients broke of the survivors of some conditions; `fires` means: too much."""
+    return {
+        "conditions": list(check.conditions),
+        "ball": check.ball,
+        "attack": check.attack or None,
+        "survivors": check.survivors,
+        "sampled": check.sampled,
+        "broken": check.fallen,
+        "fraction": check.fallen / check.sampled if check.sampled else None,
+        "p": check.p,
+        "fires": check.fires,
+        "classes": {
+            names[c]: {"sampled": n, "broken": b}
+            for c, n, b in zip(check.classes, check.attacked, check.broken, strict=True)
+        },
+    }
+
+
 def condition_numbers(frame: ClassFrame, row: int, groups: Groups = ()) -> dict[str, Any]:
     """Counts, accuracies, intervals and spread of one condition."""
     n, correct = frame.n[row].numpy(), frame.correct[row].numpy()
     low, high = wilson_interval(correct, n)
     accuracy = [finite_or_none(a) for a in frame.accuracy[row].tolist()]
     worst = int(frame.worst[row])
+    found = estimate_worst(correct, n)
     return {
         "n": n.tolist(),
         "correct": correct.tolist(),
@@ -94,9 +122,15 @@ def condition_numbers(frame: ClassFrame, row: int, groups: Groups = ()) -> dict[
         "worst": {
             "index": worst,
             "class": frame.names[worst],
-            "accuracy": accuracy[worst],
-            "low": finite_or_none(float(low[worst])),
-            "high": finite_or_none(float(high[worst])),
+            "corrected": found.corrected,
+            "low": found.low,
+            "high": found.high,
+            "naive": {
+                "method": "wilson",
+                "accuracy": accuracy[worst],
+                "low": float(low[worst]),
+                "high": float(high[worst]),
+            },
         },
         "cv": finite_or_none(1e4 * float(frame.variance[row])),
         "mcd": finite_or_none(100 * float(frame.gap[row])),
@@ -211,7 +245,8 @@ def measure_fairness(evidence: Evidence, condition: str, cost: "np.ndarray | Non
     """Everything papers report on the spread over classes; `cost` is of taking the row's class for the column's."""
     found = compute_stats(evidence, condition)
     accuracy = found.correct / np.where(found.n > 0, found.n, np.nan)
-    counts = count_confusions(evidence, condition)
+    wrong = ~evidence.correct(condition)
+    flows_in = np.bincount(evidence.conditions[condition].predicted[wrong], minlength=evidence.k)
     present = int((found.n > 0).sum())
     clean = evidence.tally("clean").accuracy.numpy() if "clean" in evidence.conditions else None
     return {
@@ -226,20 +261,21 @@ def measure_fairness(evidence: Evidence, condition: str, cost: "np.ndarray | Non
         },
         "sd_debiased": finite_or_none(100 * found.spread.sd) if found.spread.used > 1 else None,
         "homogeneity_p": finite_or_none(found.same),
-        "worst_k": {str(k): finite_or_none(worst_k_mean(accuracy, k)) for k in WORST_K if k < present},
-        "cvar": {f"{share:g}": finite_or_none(cvar(accuracy, share)) for share in SHARES},
-        "gini": finite_or_none(gini(accuracy)),
+        "worst_k": {str(k): ordered_block(estimate_worst_k(found.correct, found.n, k)) for k in WORST_K if k < present},
+        "cvar": {f"{share:g}": ordered_block(estimate_cvar(found.correct, found.n, share)) for share in SHARES},
+        "gini": ordered_block(estimate_gini(found.correct, found.n)),
         "nsd_error": finite_or_none(nsd_error(accuracy)),
         "nsd_accuracy": finite_or_none(nsd_accuracy(accuracy)),
         "boundary_error": None if clean is None else with_nulls(boundary_error(clean, accuracy).tolist()),
-        "false_positive_rate": with_nulls(false_positive_rate(counts).tolist()),
-        "confusion_norm": finite_or_none(off_diagonal_norm(counts)),
+        "false_positive_rate": with_nulls(false_positive_share(flows_in, found.n).tolist()),
+        "confusion_norm": finite_or_none(confusion_norm(evidence, condition)),
         "confidence_variance": with_nulls(cvc(evidence, condition).tolist()),
         "entropy": with_nulls(entropy(evidence, condition).tolist()),
         "rank_groups": [[evidence.names[c] for c in group] for group in found.ranking.groups]
         if present < MANY
         else None,
-        "game": game_block(evidence, condition, counts, cost=cost),
+        "ranks": {name: with_nulls(getattr(found.ranks, name).tolist()) for name in ("mean", "low", "high")},
+        "game": game_block(evidence, found, condition, cost=cost),
     }
 
 
@@ -253,23 +289,31 @@ def worst_block(found: ConditionStats) -> dict[str, Any]:
         "low": worst.low,
         "high": worst.high,
         "confidence": worst.confidence,
+        "candidates": [found.names[c] for c in found.candidates],
         "probability": with_nulls(found.probability.tolist()),
     }
 
 
+def ordered_block(found: OrderedEstimate) -> dict[str, Any]:
+    """A sum over sorted classes as plain values."""
+    return {name: finite_or_none(value) for name, value in asdict(found).items()}
+
+
 def game_block(
-    evidence: Evidence, condition: str, counts: "np.ndarray", *, cost: "np.ndarray | None"
+    evidence: Evidence, found: ConditionStats, condition: str, *, cost: "np.ndarray | None"
 ) -> dict[str, Any]:
     """What an attacker gains who picks the class, and the pair of classes where those were tried.
 
     Without costs every mistake costs 1.
     """
-    k = evidence.k
-    costs = np.ones((k, k)) - np.eye(k) if cost is None else cost
-    made = {"class": value_block(source_game(counts, costs), evidence)}
-    reached = evidence.conditions[condition].reached
+    k, reached = evidence.k, evidence.conditions[condition].reached
+    if cost is None:
+        made = {"class": value_block(mistake_game(found.correct, found.n), evidence)}
+    else:
+        made = {"class": value_block(source_game(count_confusions(evidence, condition), cost), evidence)}
     if reached.size:
-        made["pair"] = value_block(pair_game(reached, counts.sum(1), costs), evidence)
+        costs = np.ones((k, k)) - np.eye(k) if cost is None else cost
+        made["pair"] = value_block(pair_game(reached, found.n, costs), evidence)
     return made
 
 
@@ -279,13 +323,6 @@ def value_block(found: GameValue, evidence: Evidence) -> dict[str, Any]:
     return (
         {"source": evidence.names[found.source]} | target | {"cost": found.value, "low": found.low, "high": found.high}
     )
-
-
-def off_diagonal_norm(counts: "np.ndarray") -> float:
-    """The largest singular value of the shares that go astray: one number for how concentrated mistakes are."""
-    share = counts / np.maximum(counts.sum(1), 1)[:, None]
-    np.fill_diagonal(share, 0.0)
-    return float(np.linalg.norm(share, 2))
 
 
 def game_line(block: Mapping[str, Any]) -> str:

@@ -30,11 +30,11 @@ def record_to_tensorboard(
 def scalars(seen: Epoch, names: Sequence[str]) -> dict[str, float]:
     """Loss, rate, and for each side the averages and every class's accuracy; classes without images are left out."""
     found = {"loss": seen.loss, "rate": seen.rate}
-    for side in ("train", "valid", "averaged", "test"):
+    for side in ("train", "record", "valid", "averaged", "test"):
         part: Seen | None = getattr(seen, side)
         if part is None:
             continue
-        for kind, tally in (("clean", part.clean), ("robust", part.robust)):
+        for kind, tally in (("clean", part.clean), ("attacked" if side == "train" else "robust", part.robust)):
             present = [(n, a) for n, a in zip(names, tally.accuracy.tolist(), strict=True) if a == a]
             if present:
                 found |= {f"{side} {kind}/{name}": accuracy for name, accuracy in present}

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     )
     from leastwise.statistics.paired import compare_class_wise, compare_paired
     from leastwise.statistics.race import run_race
+    from leastwise.statistics.ranks import estimate_ranks, likely_worst, probability_worst
     from leastwise.statistics.seeds import compare_class_groups
     from leastwise.statistics.spread import class_gap, homogeneity, measure_spread, worst_accuracy
-    from leastwise.statistics.worst_class import estimate_worst, probability_worst
+    from leastwise.statistics.tails import estimate_cvar, estimate_gini, estimate_worst_k
+    from leastwise.statistics.worst_class import estimate_worst
 
 __all__ = [
     "adjust_holm",
@@ -28,9 +30,14 @@ __all__ = [
     "compare_class_groups",
     "compare_class_wise",
     "compare_paired",
+    "estimate_cvar",
+    "estimate_gini",
+    "estimate_ranks",
     "estimate_worst",
+    "estimate_worst_k",
     "exact_interval",
     "homogeneity",
+    "likely_worst",
     "measure_spread",
     "parse_term",
     "probability_worst",
@@ -45,7 +52,9 @@ __getattr__ = lazy_names(
     __name__,
     {
         "intervals": "exact_interval simultaneous_intervals wilson_interval rank_classes adjust_holm",
-        "worst_class": "estimate_worst probability_worst",
+        "worst_class": "estimate_worst",
+        "ranks": "estimate_ranks likely_worst probability_worst",
+        "tails": "estimate_cvar estimate_gini estimate_worst_k",
         "spread": "homogeneity measure_spread class_gap worst_accuracy",
         "paired": "compare_class_wise compare_paired",
         "race": "run_race",

@@ -74,7 +74,7 @@ class Ranking:
 
     order: tuple[int, ...]  # present classes, lowest accuracy first
     adjusted: Float[np.ndarray, "k k"]  # Holm-adjusted p-value of every two classes; NaN without images
-    groups: tuple[tuple[int, ...], ...]  # the longest runs of `order` without a significant difference; may overlap
+    groups: tuple[tuple[int, ...], ...]  # classes of which no two differ significantly; may overlap
 
 
 def compare_two_classes(
@@ -124,10 +124,10 @@ def adjust_holm(p: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
 
 
 def rank_classes(correct: ClassCounts, n: ClassCounts, confidence: float = CONFIDENCE) -> Ranking:
-    """All pairs tested and Holm-corrected; groups are runs in rank order in which no two classes differ significantly.
+    """All pairs tested and Holm-corrected, and the tests as groups (a compact letter display).
 
-    With very unequal class sizes two classes may be inseparable although a class between them differs from one;
-    being in no common run, they are then shown apart: `adjusted` has the truth of every pair.
+    Two classes that differ significantly share no group, two that do not share at least one, whatever their sizes. With
+    very unequal sizes a group may pass over a class between two of its members that differs from one of them.
     """
     present = np.flatnonzero(n > 0)
     order = present[np.argsort(correct[present] / n[present], kind="stable")]
@@ -136,18 +136,38 @@ def rank_classes(correct: ClassCounts, n: ClassCounts, confidence: float = CONFI
     adjusted = np.full((len(n), len(n)), np.nan)
     adjusted[a, b] = adjusted[b, a] = adjust_holm(compare_two_classes(correct[a], n[a], b_correct=correct[b], b_n=n[b]))
     differs = adjusted[np.ix_(order, order)] <= 1 - confidence  # NaN on the diagonal compares as False
-    return Ranking(
-        tuple(map(int, order)), adjusted, tuple(tuple(int(c) for c in order[run]) for run in find_runs(differs))
-    )
+    groups = tuple(tuple(int(c) for c in order[list(group)]) for group in find_groups(differs))
+    return Ranking(tuple(map(int, order)), adjusted, groups)
 
 
-def find_runs(differs: "np.ndarray") -> list[slice]:
-    """Longest slices in which nothing differs, none inside another."""
-    found: list[slice] = []
-    start = 0
-    for end in range(len(differs)):
-        conflicts = np.flatnonzero(differs[start:end, end])
-        if len(conflicts):
-            found.append(slice(start, end))
-            start += int(conflicts[-1]) + 1
-    return [*found, slice(start, len(differs))] if len(differs) else []
+def find_groups(differs: "np.ndarray") -> list[tuple[int, ...]]:
+    """Sets in which nothing differs, as large as they get, so many that every pair which does not differ is in one."""
+    found: dict[tuple[int, ...], None] = {}
+    apart = differs.copy()  # or already together
+    for first in range(len(differs)):
+        while True:
+            alone = not found or not any(first in group for group in found)
+            partners = np.flatnonzero(~apart[first])
+            partners = partners[partners > first]
+            if not len(partners) and not alone:
+                break
+            group = grow_group([first, *partners[:1].tolist()], differs)
+            found[group] = None
+            apart[np.ix_(group, group)] = True
+    return sorted(found)
+
+
+def grow_group(members: list[int], differs: "np.ndarray") -> tuple[int, ...]:
+    """Add whoever differs from no member, the nearest in rank first."""
+    free = np.asarray(~differs[members].any(0))
+    free[members] = False
+    places = np.arange(len(differs))
+    away = np.abs(places[:, None] - np.array(members)).min(1)
+    while free.any():
+        others = np.flatnonzero(free)
+        nearest = int(others[away[others].argmin()])
+        members = [*members, nearest]
+        away = np.minimum(away, np.abs(places - nearest))
+        free &= ~differs[nearest]
+        free[nearest] = False
+    return tuple(sorted(members))

@@ -1,10 +1,13 @@
 """How many images per class? Normal approximations; tests hold them against the exact power of the tests used here."""
 
-from math import ceil, sqrt
+from math import ceil, log, sqrt
 
-from scipy.special import ndtri
+import numpy as np
+from scipy.special import ndtri, rel_entr
 
-from leastwise.statistics.intervals import CONFIDENCE
+from leastwise.statistics.intervals import CONFIDENCE, sidak
+from leastwise.statistics.race import PRIOR
+from leastwise.statistics.two_phase import sample_for_width
 
 POWER = 0.8
 
@@ -56,6 +59,52 @@ def images_against_threshold(
     z_alpha, z_beta = quantiles(power, confidence, tests)
     root = z_alpha * sqrt(threshold * (1 - threshold)) + z_beta * sqrt(p * (1 - p))
     return ceil(root**2 / difference**2 + 1 / abs(difference))
+
+
+def images_in_race(
+    p: float, difference: float, power: float = POWER, *, confidence: float = CONFIDENCE, tests: int = 1
+) -> int:
+    """Images of each class until a race about the population has told accuracies p and p + difference apart.
+
+    After n images of each the log wealth is about n·D − log(1 + n/8), with D the relative entropy to the accuracy in
+    the middle and the logarithm the price of learning both accuracies; it varies with √(2·n·D). `tests` do not share
+    the error: a race gives all of it to each class. On one test set the answer comes earlier, and at the end at last.
+    """
+    q = p + difference
+    check_request(difference, power, confidence, tests, p, q)
+    middle = (p + q) / 2
+    gain = relative_entropy(p, middle) + relative_entropy(q, middle)
+    limit, z_beta = log(1 / (1 - confidence)), float(ndtri(power))
+
+    def is_enough(n: int) -> bool:
+        return n * gain - log(1 + n / PRIOR) / 2 - z_beta * sqrt(2 * n * gain) >= limit
+
+    enough = 1
+    while not is_enough(enough):
+        enough *= 2
+    few = enough // 2
+    while enough - few > 1:
+        middle_n = (few + enough) // 2
+        few, enough = (few, middle_n) if is_enough(middle_n) else (middle_n, enough)
+    return enough
+
+
+def relative_entropy(q: float, p: float) -> float:
+    """Of one share of right answers to another."""
+    return float(rel_entr(q, p) + rel_entr(1 - q, 1 - p))
+
+
+def images_in_second_phase(
+    width: float, share: float, images: int, *, confidence: float = CONFIDENCE, tests: int = 1
+) -> int:
+    """Survivors of a class to try so that its interval is no wider; a first phase leaves a share of `images` images.
+
+    `tests` is the number of classes whose intervals hold together.
+    """
+    if images < 1 or not 0 <= share <= 1:
+        raise ValueError(f"two phases need images and a share that survives the first, but saw {images} and {share:g}")
+    survivors = np.array([round(share * images)])
+    return int(sample_for_width(width, survivors, np.array([images]), confidence=sidak(confidence, tests))[0])
 
 
 def quantiles(power: float, confidence: float, tests: int) -> tuple[float, float]:

@@ -87,10 +87,13 @@ def false_positive_rate(confusion: Int[np.ndarray, "k k"]) -> ClassValues:
 
     The in-flow that a Class False-Positive Score measures: a class is also exposed by what is taken for it.
     """
-    flows_in = confusion.sum(0) - np.diag(confusion)
-    others = confusion.sum() - confusion.sum(1)
+    return false_positive_share(confusion.sum(0) - np.diag(confusion), confusion.sum(1))
+
+
+def false_positive_share(flows_in: ClassCounts, n: ClassCounts) -> ClassValues:
+    """The same from how many images of others are predicted as each class, and how many images each class has."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        return flows_in / others
+        return flows_in / (n.sum() - n)
 
 
 def ratio(part: float, whole: float) -> float:

@@ -1,16 +1,14 @@
 """The worst class, without the winner's curse: the lowest of many noisy numbers is lower than the lowest true one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import bdtrc, betainc, betaincinv
 
-from leastwise.statistics.intervals import CONFIDENCE, ClassCounts, ClassValues, lower_bound, sidak, upper_bound
-from leastwise.statistics.spread import measure_spread, worst_accuracy, worst_class
-
-GRID = 2000  # points of the numerical integrals; 20,000 change no probability by more than 1e-5
+from leastwise.statistics.intervals import CONFIDENCE, ClassCounts, lower_bound, sidak, upper_bound
+from leastwise.statistics.spread import worst_accuracy, worst_class
+from leastwise.statistics.tails import estimate_worst_k
 
 
 @dataclass(frozen=True)
@@ -19,7 +17,7 @@ class WorstClass:
 
     index: int  # of the class that looks worst; the first of equals
     plug_in: float
-    corrected: float  # plug-in minus its estimated selection bias
+    corrected: float  # plug-in minus its estimated selection bias; docs/guide/statistics.md says what bias is left
     low: float
     high: float
     confidence: float
@@ -34,9 +32,7 @@ def estimate_worst(correct: ClassCounts, n: ClassCounts, confidence: float = CON
     accuracy = k / m
     low, high = minimum_bounds(k, m, confidence)
     plug_in = float(worst_accuracy(accuracy))
-    q = shrink_spread(k, m)
-    bias = expected_minimum(q, m) - float(q.min())
-    corrected = min(max(plug_in - bias, 0.0), 1.0)
+    corrected = float(np.clip(estimate_worst_k(k, m, 1).corrected, low, high))
     return WorstClass(int(present[worst_class(accuracy)]), plug_in, corrected, low, high, confidence)
 
 
@@ -73,49 +69,6 @@ def minimum_bounds(correct: ClassCounts, n: ClassCounts, confidence: float = CON
     return float(lower_bound(correct, n, tail).min()), float(upper_bound(correct, n, sidak(tail, len(n))).min())
 
 
-def shrink_spread(correct: ClassCounts, n: ClassCounts) -> ClassValues:
-    """Class accuracies drawn together so that their variance is the de-biased one: noise spreads the observed ones."""
-    p = correct / n
-    found = measure_spread(correct, n)
-    if not found.plug_in > 0:  # equal accuracies, or fewer than two classes with two images
-        return p
-    return p.mean() + (p - p.mean()) * np.sqrt(min(1.0, max(0.0, found.debiased) / found.plug_in))
-
-
-def expected_minimum(p: ClassValues, n: ClassCounts) -> float:
-    """E[min_c X_c/n_c] for independent binomials, as ∫ Π_c P(X_c/n_c > t) dt; exact for equally large classes."""
-    steps = int(n[0]) if (n == n[0]).all() else max(GRID, int(n.max()))
-    t = (np.arange(steps) + 0.5) / steps
-    survival = np.ones(steps)
-    for one_p, one_n in zip(p, n, strict=True):
-        survival *= bdtrc(np.floor(t * one_n), int(one_n), float(one_p))
-    return float(survival.mean())
-
-
-def probability_worst(correct: ClassCounts, n: ClassCounts) -> ClassValues:
-    """Each class's posterior probability of having the lowest accuracy; NaN without images.
-
-    Independent Beta(right + ½, wrong + ½) posteriors (Jeffreys): ∫ f_c(t)·Π_{d≠c} (1 − F_d(t)) dt on a grid.
-    """
-    found = np.full(len(n), np.nan)
-    present = n > 0
-    if not present.any():
-        return found
-    a, b = correct[present] + 0.5, (n - correct)[present] + 0.5
-    # The minimum lies below every class, so nothing happens beyond the least of the upper ends.
-    start, end = betaincinv(a, b, 1e-9).min(), betaincinv(a, b, 1 - 1e-9).min()
-    edges = np.linspace(start, end, GRID + 1)
-    # Of 1000 classes with 50 images each most have the same counts: each pair of counts is integrated once.
-    pairs, pair_of = np.unique(np.stack([a, b]), axis=1, return_inverse=True)
-    cdf = betainc(pairs[0][:, None], pairs[1][:, None], edges)[pair_of]
-    with np.errstate(divide="ignore"):
-        log_above = np.log1p(-(cdf[:, 1:] + cdf[:, :-1]) / 2)
-    mass = np.diff(cdf, axis=1)
-    weight = (mass * np.exp(log_above.sum(0) - log_above)).sum(1)
-    found[present] = weight / weight.sum()
-    return found
-
-
 ConfusionCounts = Int[np.ndarray, "k k"]  # rows true, columns predicted under attack
 Costs = Float[np.ndarray, "k k"]  # of taking the row's class for the column's
 BoundFunction = Callable[["np.ndarray", "np.ndarray", float], "np.ndarray"]
@@ -140,15 +93,27 @@ def source_game(confusion: ConfusionCounts, cost: Costs, confidence: float = CON
     Clopper-Pearson's where there is one step. Over classes as in `minimum_bounds`, mirrored.
     """
     check_costs(cost, len(confusion))
-    tail = (1 + confidence) / 2
     rows = np.flatnonzero(confusion.sum(1) > 0)
-    if not len(rows):
+    return play_rows({int(c): (confusion[c], cost[c]) for c in rows}, confidence)
+
+
+def mistake_game(correct: ClassCounts, n: ClassCounts, confidence: float = CONFIDENCE) -> GameValue:
+    """The same where every mistake costs 1: it does not matter which class is taken for the true one."""
+    costs = np.array([0.0, 1.0])
+    rows = {int(c): (np.array([correct[c], n[c] - correct[c]]), costs) for c in np.flatnonzero(n > 0)}
+    return play_rows(rows, confidence)
+
+
+def play_rows(rows: Mapping[int, tuple["np.ndarray", "np.ndarray"]], confidence: float) -> GameValue:
+    """The class that costs most, from counts of what happened to the images of each class and what each of it costs."""
+    if not rows:
         raise ValueError("no class has an image, so the game has no value: audit at least one")
+    tail = (1 + confidence) / 2
     each = sidak(tail, len(rows))
-    means = {int(c): float(confusion[c] @ cost[c] / confusion[c].sum()) for c in rows}
+    means = {c: float(counts @ cost / counts.sum()) for c, (counts, cost) in rows.items()}
     source = max(means, key=lambda c: means[c])
-    low = max(expected_cost(confusion[c], cost[c], each, bound=lower_bound) for c in rows)
-    high = max(expected_cost(confusion[c], cost[c], tail, bound=upper_bound) for c in rows)
+    low = max(expected_cost(counts, cost, each, bound=lower_bound) for counts, cost in rows.values())
+    high = max(expected_cost(counts, cost, tail, bound=upper_bound) for counts, cost in rows.values())
     return GameValue(source, None, means[source], low, high)
 
 

@@ -25,9 +25,13 @@ class Averaging(Contract):
     def share(self, count: int, progress: float, tails: tuple[float, ...]) -> float | None:
         """How far the average goes towards the present weights; None: it stays.
 
-        `count` is how often it moved before, `progress` the share of the training that is done, and `tails` the worst
-        tenth of the classes after each epoch so far (see `tail`).
+        `count` is how often it moved before, `progress` the share of the training that is done, and `tails` what `tail`
+        said after each validated epoch so far.
         """
+
+    def tail(self, seen: Epoch) -> float:
+        """How the weakest classes do on the validation images after an epoch."""
+        return worst_tenth(seen)
 
 
 @dataclass(frozen=True)
@@ -63,8 +67,9 @@ class FAWA(Averaging):
     """EMA that skips epochs after which the worst class does badly on the validation images (Wei et al., CVPR 2023).
 
     The paper has `threshold` 0.2 and begins at epoch 50 of 200; its code 0.24 from the start, decay 0.88. With 100
-    classes the worst is near 0 and no fixed number works. Without a threshold (the default) an epoch passes if the mean
-    of the worst tenth of the classes, which is the worst class of ten, is not below its median so far.
+    classes the worst is near 0 and no fixed number works; a threshold that is never met leaves no average, and the
+    checkpoint says so. Without a threshold (the default) an epoch passes if the mean of the worst tenth of the classes,
+    which is the worst class of ten, is not below its median so far.
     """
 
     recipe_name: ClassVar[str] = "FAWA"
@@ -79,6 +84,10 @@ class FAWA(Averaging):
         passes = bool(tails) and tails[-1] >= bound
         return EMA(self.decay, self.start).share(count, progress, tails) if passes else None
 
+    def tail(self, seen: Epoch) -> float:
+        """A threshold is for the worst class, however many there are."""
+        return worst_tenth(seen) if self.threshold is None else worst_class(seen)
+
 
 AVERAGINGS: dict[str, Averaging] = {"ema": EMA(), "swa": SWA(), "fawa": FAWA()}
 
@@ -92,11 +101,19 @@ def find_averaging(name: str) -> Averaging:
 
 def worst_tenth(seen: Epoch) -> float:
     """Mean validation accuracy under attack of the worst tenth of the classes; of ten classes, the worst."""
-    if seen.valid is None:
-        return math.nan
-    present = sorted(a for a in seen.valid.attacked.accuracy.tolist() if a == a)
+    present = sorted_accuracies(seen)
     worst = present[: math.ceil(len(present) / 10)]
-    return sum(worst) / len(worst)
+    return sum(worst) / len(worst) if worst else math.nan
+
+
+def worst_class(seen: Epoch) -> float:
+    """Validation accuracy under attack of the worst class."""
+    return min(sorted_accuracies(seen), default=math.nan)
+
+
+def sorted_accuracies(seen: Epoch) -> list[float]:
+    """Validation accuracies under attack of the classes that have images, lowest first; none without a validation."""
+    return [] if seen.valid is None else sorted(a for a in seen.valid.attacked.accuracy.tolist() if a == a)
 
 
 def lower_median(values: tuple[float, ...]) -> float:

@@ -2,12 +2,18 @@
 
 An `Objective` (TRADES, MART, …) has no memory: it crafts from a batch and says what the loss of every example is, in
 two parts. A `Policy` (CFA, DAFA, …) remembers something about each class and changes radii, weights or sampling. They
-compose: a training has one objective and any number of policies.
+compose: a training has one objective and any number of policies, in any order (docs/decisions/0020):
+
+- what a policy does to the logits enters the objective's own label loss, and at most one policy may do that;
+- weights multiply, those of the whole loss and those of its parts, and all are computed from the objective's own terms;
+- penalties add, and nobody weighs them but who brings them;
+- factors of radii and of steps multiply; shares of sampling multiply.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -19,23 +25,32 @@ from leastwise.core.contract import Contract
 from leastwise.core.counts import Tally
 from leastwise.core.losses import entropy
 from leastwise.core.noise import Noise
+from leastwise.core.recipe import name_of_type
 from leastwise.core.types import Counts, Images, Labels, Logits, PerClass, PerExample
 
 PolicyState = Mapping[str, Tensor]  # what a policy remembers, by name
+LogitChange = Callable[[Logits], Logits]  # between the network and the label's loss
+
+
+def unchanged(z: Logits) -> Logits:
+    """The logits as they are."""
+    return z
 
 
 class Terms(NamedTuple):
-    """The loss of each example, label + beta · divergence, and the logits it was computed from."""
+    """The loss of each example, label + beta · divergence + penalty, and the logits it was computed from."""
 
     label: PerExample  # what pulls towards the label
     clean: Logits | None = None
     adversarial: Logits | None = None
     divergence: PerExample | None = None  # what keeps p(x') near p(x)
     beta: float | PerExample = 1.0
+    penalty: PerExample | None = None  # what policies add
 
     @property
     def per_example(self) -> PerExample:
-        return self.label if self.divergence is None else self.label + self.beta * self.divergence
+        loss = self.label if self.divergence is None else self.label + self.beta * self.divergence
+        return loss if self.penalty is None else loss + self.penalty
 
     @property
     def attacked(self) -> Logits:
@@ -45,9 +60,27 @@ class Terms(NamedTuple):
         return z
 
     def weigh(self, label: PerExample, divergence: PerExample) -> "Terms":
-        """The same loss with each part times a weight per example."""
+        """The same loss with the label's part and the divergence times a weight per example."""
         other = None if self.divergence is None else divergence * self.divergence
         return self._replace(label=label * self.label, divergence=other)
+
+    def add(self, penalty: PerExample) -> "Terms":
+        """The same loss with a penalty on top."""
+        return self._replace(penalty=penalty if self.penalty is None else self.penalty + penalty)
+
+
+class PartWeights(NamedTuple):
+    """What the two parts of a loss are multiplied by, example by example."""
+
+    label: PerExample
+    divergence: PerExample
+
+
+class RadiusFactors(NamedTuple):
+    """What the radius of an attack, and its step, are multiplied by, example by example."""
+
+    radius: PerExample
+    step: PerExample | None = None  # None: the step stays
 
 
 class Objective(Contract):
@@ -60,8 +93,18 @@ class Objective(Contract):
         """What the loss needs besides the batch, such as x'. The model is in the mode that attacks use."""
 
     @abstractmethod
-    def loss(self, model: nn.Module, x: Images, y: Labels, crafted: Any) -> Terms:
-        """The loss of one training batch. The model is in train mode, and every forward pass is written out."""
+    def loss(self, model: nn.Module, x: Images, y: Labels, crafted: Any, *, adjust: LogitChange = unchanged) -> Terms:
+        """The loss of one training batch. The model is in train mode, and every forward pass is written out.
+
+        The label's loss sees `adjust` of the logits, so that a policy can put margins there; nothing else does.
+        """
+
+    def has_divergence(self) -> bool:
+        """Whether its loss has a second part, which keeps p(x') near p(x)."""
+        return False
+
+    def check_network(self, model: nn.Module) -> None:
+        """Refuse a network that it cannot train, before the first step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,10 +186,11 @@ class Epoch:
     number: int  # from 1
     of: int  # epochs in all
     rate: float  # learning rate at its end
-    train: Seen  # the training images as they were trained on
+    train: Seen  # the training images as they were trained on: the method's own attack, at the policies' radii
     valid: Seen | None = None  # the validation images after it
     averaged: Seen | None = None  # the same, with averaged weights
     test: Seen | None = None  # where the recipe asks for it; nothing is ever chosen by it
+    record: Seen | None = None  # some training images after it, at the recipe's radius: the same for every method
     states: tuple[PolicyState, ...] = field(default=())  # of the policies, during the epoch
 
     @property
@@ -159,7 +203,8 @@ class Epoch:
         return self.train.clean
 
     @property
-    def robust(self) -> Tally:
+    def attacked(self) -> Tally:
+        """Of the training images as they were trained on, which need not be at the recipe's radius."""
         return self.train.robust
 
     @property
@@ -175,9 +220,14 @@ class Policy(Contract):
     policy itself is a frozen value.
     """
 
-    needs_validation: ClassVar[bool] = False  # images; without them a training is refused
     needs_first_look: ClassVar[bool] = False  # an update from the validation images before the first epoch
     needs_validation_loss: ClassVar[bool] = False  # the method's own losses on them, not cross-entropies
+    weighs_perturbation: ClassVar[bool] = True  # whether AWP's look at the gradient is weighted, too
+
+    @property
+    def needs_validation(self) -> bool:
+        """Whether it learns from validation images; without any a training is refused."""
+        return False
 
     def init(self, n: Counts) -> PolicyState:
         """The state before the first epoch, from the number of training images of each class."""
@@ -187,17 +237,29 @@ class Policy(Contract):
         """The state for the next epoch."""
         return s
 
-    def radii(self, attack: PGD, y: Labels, s: PolicyState) -> PGD:
-        """The attack with the radii, and steps, that the classes of a batch get."""
-        return attack
+    def obstacle(self, objective: Objective) -> str:
+        """Why it would change nothing, or not what it is for, in a training with this objective; empty if it acts."""
+        return ""
+
+    def radii(self, attack: PGD, y: Labels, s: PolicyState) -> RadiusFactors | None:
+        """What the radius, and the step, of each image of a batch is multiplied by; None for nothing."""
+        return None
+
+    def label_logits(self, z: Logits, y: Labels, s: PolicyState) -> Logits:
+        """The logits that the label's loss sees in the place of the network's own."""
+        return z
 
     def weights(self, s: PolicyState) -> PerClass | None:
         """What the whole loss of an example is multiplied by, class by class; None for nothing."""
         return None
 
-    def terms(self, terms: Terms, y: Labels, s: PolicyState) -> Terms:
-        """The loss of a batch, its parts weighed differently or with terms added: what `weights` cannot say."""
-        return terms
+    def part_weights(self, terms: Terms, y: Labels, s: PolicyState) -> PartWeights | None:
+        """What the label's part and the divergence are multiplied by, given the objective's own terms."""
+        return None
+
+    def penalty(self, terms: Terms, y: Labels, s: PolicyState) -> PerExample | None:
+        """What is added to the loss of each example, given the objective's own terms."""
+        return None
 
     def sampling(self, s: PolicyState) -> PerClass | None:
         """How often each class is drawn, in proportion; None for every image once."""
@@ -207,24 +269,61 @@ class Policy(Contract):
 PolicyStates = Sequence[tuple[Policy, PolicyState]]
 
 
+def check_policies(objective: Objective, policies: Sequence[Policy]) -> None:
+    """Refuse policies that cannot act on an objective, or not together; the sentence says why."""
+    kinds = [type(policy) for policy in policies]
+    twice = next((kind for kind in kinds if kinds.count(kind) > 1), None)
+    if twice is not None:
+        raise ValueError(f"{name_of_type(twice)} would act twice: give each policy once")
+    for policy in policies:
+        if reason := policy.obstacle(objective):
+            raise ValueError(reason)
+    adjusting = [name_of_type(type(policy)) for policy in policies if changes_logits(policy)]
+    if len(adjusting) > 1:
+        raise ValueError(f"{' and '.join(adjusting)} both change the logits of the label's loss: choose one of them")
+
+
+def changes_logits(policy: Policy) -> bool:
+    return type(policy).label_logits is not Policy.label_logits
+
+
 def apply_radii(objective: Objective, policies: PolicyStates, y: Labels) -> Objective:
-    """The objective with the radii that the policies give this batch, one after the other."""
+    """The objective with the radii that the policies give this batch: their factors multiply."""
     attack = objective.attack
     if attack is None:
         return objective
+    found = [factors for policy, s in policies if (factors := policy.radii(attack, y, s)) is not None]
+    if not found:
+        return objective
+    radius = torch.stack([factors.radius for factors in found]).prod(dim=0)
+    steps = [factors.step for factors in found if factors.step is not None]
+    step = torch.stack(steps).prod(dim=0) * attack.step if steps else None
+    return replace(objective, attack=attack.at(radius * attack.ball.eps, step))  # type: ignore[type-var]
+
+
+def adjust_logits(policies: PolicyStates, y: Labels) -> LogitChange:
+    """What the policies do to the logits of the label's loss: at most one of them does anything (`check_policies`)."""
     for policy, s in policies:
-        attack = policy.radii(attack, y, s)
-    return objective if attack is objective.attack else replace(objective, attack=attack)  # type: ignore[type-var]
+        if changes_logits(policy):
+            return partial(policy.label_logits, y=y, s=s)
+    return unchanged
 
 
 def apply_terms(terms: Terms, policies: PolicyStates, y: Labels) -> Terms:
-    """The loss of a batch after the policies changed it, one after the other; of each, weights before terms."""
+    """The loss of a batch under all policies. Each looks at the objective's own terms, so their order is free."""
+    found = terms
     for policy, s in policies:
         weights = policy.weights(s)
         if weights is not None:
-            terms = weigh_classes(terms, weights, y)
-        terms = policy.terms(terms, y, s)
-    return terms
+            w = per_example(weights, y, terms.label)
+            found = found.weigh(w, w)
+        parts = policy.part_weights(terms, y, s)
+        if parts is not None:
+            found = found.weigh(parts.label, parts.divergence)
+        penalty = policy.penalty(terms, y, s)
+        if penalty is not None:
+            found = found.add(penalty)
+    return found
 
 
 def class_shares(policies: PolicyStates) -> PerClass | None:
@@ -234,16 +333,5 @@ def class_shares(policies: PolicyStates) -> PerClass | None:
 
 
 def per_example(value: PerClass, y: Labels, like: Tensor) -> PerExample:
-    """value[y], in the type and on the device of the losses."""
+    """value[y], in the type and on the device of the losses. Nothing is divided by a sum of weights."""
     return value.to(like.device, like.dtype)[y]
-
-
-def weigh_classes(terms: Terms, weight: PerClass, y: Labels) -> Terms:
-    """Both parts of the loss times the weight of the example's class. Nothing is divided by the sum of weights."""
-    w = per_example(weight, y, terms.label)
-    return terms.weigh(w, w)
-
-
-def scale_attack(attack: PGD, radius: PerExample, step: PerExample | None = None) -> PGD:
-    """The attack with its radius, and its step if that is given too, times a factor per example."""
-    return attack.at(radius * attack.ball.eps, None if step is None else step * attack.step)

@@ -52,7 +52,11 @@ def plan_batches(
     seed: int = 0,
     epoch: int = 0,
 ) -> list[BatchPlan]:
-    """Every image once in random order; or, with `shares`, as many draws, each class in proportion to its share."""
+    """Every image once in random order; or, with `shares`, as many draws, each class in proportion to its share.
+
+    With pseudo-labelled images an epoch has as many updates as without, as in RST's code: of the labelled images, only
+    the share that fits.
+    """
     if shares is None:
         order = random_order(torch.from_numpy(data.ids), seed, "shuffle", draw=epoch).numpy()
         noise_ids = data.ids[order]
@@ -61,7 +65,8 @@ def plan_batches(
         noise_ids = np.arange(len(order))  # an image may come twice, and then differs in its noise
     labelled = batch_size if extra is None else max(1, round(batch_size * (1 - extra_share)))
     # Even batches: a short last one would weigh its examples more, and BatchNorm cannot see just one.
-    count = math.ceil(len(order) / labelled)
+    count = math.ceil(len(order) / batch_size)
+    order, noise_ids = order[: count * labelled], noise_ids[: count * labelled]
     rows, ids = np.array_split(order, count), np.array_split(noise_ids, count)
     more = [np.empty(0, dtype=np.int64)] * count
     if extra is not None:

@@ -23,6 +23,15 @@ class Method(NamedTuple):
     passes: str  # forward-backward passes of the batch per step; n is the number of attack steps
 
 
+class PublishedSetting(NamedTuple):
+    """What surrounds a policy in its paper or code, and is the default of `leastwise train` with it."""
+
+    settings: tuple[str, ...]  # of the method, as `--set` takes them
+    schedule: str
+    validation_steps: int  # of the attack on the validation images
+    fine_tunes: bool  # it begins with a robust network
+
+
 class NamedPolicy(NamedTuple):
     """A class-wise policy by name, with its default settings."""
 
@@ -30,11 +39,17 @@ class NamedPolicy(NamedTuple):
     equation: str
     paper: str
     passes: str  # that it adds to those of the method
+    published: PublishedSetting | None = None  # where that is not what a method has by default
 
 
 def ce_attack(ball: Ball, step: Radius, steps: int) -> PGD:
     """PGD on the cross-entropy from a uniform start: the inner attack of PGD-AT."""
     return PGD(ball, CE(), step, steps, Uniform())
+
+
+def gaussian_ce_attack(ball: Ball, step: Radius, steps: int) -> PGD:
+    """PGD on the cross-entropy from a Gaussian start, as the TRADES line of code has it."""
+    return PGD(ball, CE(), step, steps, Gaussian(0.001))
 
 
 def kl_attack(ball: Ball, step: Radius, steps: int) -> PGD:

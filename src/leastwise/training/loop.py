@@ -24,8 +24,10 @@ from leastwise.training.base import (
     PolicyStates,
     Seen,
     Terms,
+    adjust_logits,
     apply_radii,
     apply_terms,
+    check_policies,
     class_shares,
 )
 from leastwise.training.batches import BatchPlan, plan_batches
@@ -37,6 +39,8 @@ from leastwise.training.weights import clone_weights, measure_statistics, move_a
 # The fastest for attacks on all networks with BatchNorm that were tried (`make bench-prepare`). No trial by the clock
 # decides here: one recipe gives the same bits every time.
 FOLDED = Form(folded=True, channels_last=True)
+# Training images whose robustness is recorded after every epoch: so many, or a twentieth of fewer; one of each class.
+RECORDED, RECORDED_SHARE = 500, 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +101,8 @@ def fit(
         data, valid = data.split(held, training.seed)
     if training.needs_validation and valid is None:
         raise ValueError("this recipe follows the validation accuracy: give validation images per class, 1 or more")
+    check_policies(training.objective, training.policies)
+    training.objective.check_network(model)
     loop = Loop(
         model=model.to(device), data=data, training=training, device=device, watch=watch, valid=valid, test=test,
         extra=extra, form=form, ranks=ranks, pause=pause,
@@ -124,6 +130,8 @@ class Loop:
         self.dtype = next(self.model.parameters()).dtype
         self.optimiser = self.training.optimiser.make(self.model, self.training.schedule.rate(0.0))
         self.prepared = self.prepare_copy()
+        images = min(RECORDED, len(self.data) // RECORDED_SHARE)
+        self.recorded = self.data.take(max(1, images // self.data.k))
         self.average: dict[str, Tensor] | None = None
         self.averaged = 0
 
@@ -184,7 +192,7 @@ class Loop:
         looks = number % training.validation.every == 0 or number == training.epochs or training.needs_validation
         if self.valid is not None and looks:
             seen = replace(seen, valid=self.validate())
-        tails = begin.tails if seen.valid is None else (*begin.tails, worst_tenth(seen))
+        tails = begin.tails if seen.valid is None else (*begin.tails, self.tail(seen))
         if training.averaging is not None:
             if training.averaging.every == "epoch":
                 self.follow_average(number / training.epochs, tails)
@@ -195,6 +203,8 @@ class Loop:
                         self.average = clone_weights(self.model.state_dict())
                     if seen.valid is not None:
                         seen = replace(seen, averaged=self.validate())
+        if training.objective.attack is not None:
+            seen = replace(seen, record=self.measure(self.recorded, losses=False))
         if self.test is not None and number in training.test_at:
             with temporary_weights(self.model, self.average):
                 seen = replace(seen, test=self.measure(self.test))
@@ -218,12 +228,16 @@ class Loop:
         with self.autocast():
             crafted = self.craft(objective, x, y, noise)
 
-            def loss(model: nn.Module) -> Terms:
-                return apply_terms(objective.loss(model, x, y, crafted), policies, y)
+            def loss(model: nn.Module, policies: PolicyStates = policies) -> Terms:
+                terms = objective.loss(model, x, y, crafted, adjust=adjust_logits(policies, y))
+                return apply_terms(terms, policies, y)
 
             awp, model = self.training.awp, self.model
             if awp is not None and progress >= awp.warmup:
-                model = awp.perturb(model, lambda at: loss(at).per_example.sum() / whole.size, self.ranks.sum_)
+                weighing = tuple((policy, s) for policy, s in policies if policy.weighs_perturbation)
+                model = awp.perturb(
+                    model, lambda at: loss(at, weighing).per_example.sum() / whole.size, self.ranks.sum_
+                )
             terms = loss(model)
         mean = terms.per_example.sum() / whole.size
         if not math.isfinite(mean.item()):
@@ -262,16 +276,21 @@ class Loop:
         made = prepare(self.model, some, self.form)
         return None if made.form == ORIGINAL else made
 
+    def tail(self, seen: Epoch) -> float:
+        """How the weakest classes do after an epoch, as the averaging sees it."""
+        averaging = self.training.averaging
+        return worst_tenth(seen) if averaging is None else averaging.tail(seen)
+
     def validate(self) -> Seen | None:
         """What the present weights do on the validation images; None without any."""
         return None if self.valid is None else self.measure(self.valid)
 
-    def measure(self, data: Dataset) -> Seen:
-        """What the present weights do on some images, under the validation's attack."""
+    def measure(self, data: Dataset, *, losses: bool = True) -> Seen:
+        """What the present weights do on some images, under the validation's attack; with losses if policies ask."""
         training = self.training
         if self.prepared is not None:
             self.prepared.refresh()
-        losses = any(policy.needs_validation_loss for policy in training.policies)
+        losses = losses and any(policy.needs_validation_loss for policy in training.policies)
         return measure_classes(
             self.model,
             data,

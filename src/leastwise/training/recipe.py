@@ -1,7 +1,7 @@
 """Everything that determines a training run besides the network and the data, as one value."""
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -51,7 +51,21 @@ class SGD(Optimiser):
 
 @dataclass(frozen=True)
 class Adam(Optimiser):
-    """Adam with decoupled weight decay (AdamW)."""
+    """Adam as it was published: the weight decay is part of the gradient."""
+
+    recipe_name: ClassVar[str] = "L2Adam"
+
+    beta1: float = 0.9
+    beta2: float = 0.999
+    weight_decay: float = 5e-4
+
+    def make(self, model: nn.Module, rate: float) -> torch.optim.Optimizer:
+        return torch.optim.Adam(parameter_groups(model, self.weight_decay), lr=rate, betas=(self.beta1, self.beta2))
+
+
+@dataclass(frozen=True)
+class AdamW(Optimiser):
+    """Adam with decoupled weight decay; version 0.1 called it Adam, and recipes still do."""
 
     recipe_name: ClassVar[str] = "Adam"
 
@@ -63,7 +77,7 @@ class Adam(Optimiser):
         return torch.optim.AdamW(parameter_groups(model, self.weight_decay), lr=rate, betas=(self.beta1, self.beta2))
 
 
-OPTIMISERS: dict[str, Optimiser] = {"sgd": SGD(nesterov=False), "nesterov": SGD(), "adam": Adam()}
+OPTIMISERS: dict[str, Optimiser] = {"sgd": SGD(nesterov=False), "nesterov": SGD(), "adam": Adam(), "adamw": AdamW()}
 
 
 def find_optimiser(name: str) -> Optimiser:
@@ -116,6 +130,14 @@ class Validation:
             return self.attack
         ball = objective.attack.ball
         return PGD(ball, CE(), ball.eps / 4, 10, Uniform())
+
+
+def with_own_attack(validation: Validation, objective: Objective, steps: int | None = None) -> Validation:
+    """The validation with its attack written out, so that it can be set; with another number of steps if given."""
+    attack = validation.attack_for(objective)
+    if attack is not None and steps is not None:
+        attack = replace(attack, steps=steps)
+    return replace(validation, attack=attack)
 
 
 def score_epoch(rule: SelectionRule, seen: Epoch) -> float | None:

@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from leastwise.attacks.goals import CE, KL, Margin
+from leastwise.attacks.threats import Gaussian, Uniform, Zero
 from leastwise.core.recipe import name_of_type
 from leastwise.core.text import did_you_mean, parse_number
 from leastwise.training.averaging import AVERAGINGS
 from leastwise.training.base import Policy
-from leastwise.training.entries import Method, NamedPolicy
+from leastwise.training.entries import Method, NamedPolicy, PublishedSetting
 from leastwise.training.methods import (
     avmixup,
     bat,
@@ -50,6 +52,12 @@ POLICIES: dict[str, NamedPolicy] = {
     **cfol.POLICIES,
 }
 
+# What parts of an attack may be set to by a word, as in `attack.start=gaussian`.
+NAMED_VALUES: dict[str, dict[str, Any]] = {
+    "start": {"zero": Zero(), "uniform": Uniform(), "gaussian": Gaussian(0.001)},
+    "goal": {"ce": CE(), "kl": KL(), "margin": Margin()},
+}
+
 MAIN = "method"  # the part that settings without a name in front belong to
 
 
@@ -69,6 +77,11 @@ def find_policy(name: str) -> Policy:
     if name not in POLICIES:
         raise ValueError(f"there is no class-wise policy {name!r}: {did_you_mean(name, POLICIES)}")
     return POLICIES[name].policy
+
+
+def find_published(fair: Sequence[str]) -> PublishedSetting | None:
+    """What surrounds the first of some policies in its paper, where that is not what methods have by default."""
+    return next((found for name in fair if name in POLICIES and (found := POLICIES[name].published)), None)
 
 
 def settings_text(value: Any) -> str:
@@ -118,9 +131,17 @@ def set_field(value: Any, path: str, text: str, *, name: str, elsewhere: Sequenc
         raise ValueError(f"{what}: {did_you_mean(name, [*known, *elsewhere]) if known else 'it has none at all'}")
     old = getattr(value, first)
     if rest:
+        if not own_fields(old):
+            raise ValueError(f"{name.removesuffix('.' + rest)} is {old}, which has no settings: {rest} cannot be set")
         return replace(value, **{first: set_field(old, rest, text, name=name)})
+    if is_dataclass(old) and first in NAMED_VALUES:
+        named = NAMED_VALUES[first]
+        if text not in named:
+            raise ValueError(f"{name} must be {' or '.join(named)}, but saw {text!r}")
+        return replace(value, **{first: named[text]})
     if is_dataclass(old):
-        raise ValueError(f"{name} has settings of its own: write {name}.{own_fields(old)[0].name}=… or the like")
+        own = [f.name for f in own_fields(old)]
+        raise ValueError(f"{name} has settings of its own: write {name}.{own[0]}=… or the like")
     return replace(value, **{first: parse_value(get_type_hints(type(value))[first], text, name)})
 
 

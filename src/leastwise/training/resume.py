@@ -12,19 +12,23 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import torch
 
 from leastwise.core.counts import Tally
-from leastwise.core.files import with_nulls, write_atomic, write_json
+from leastwise.core.files import parse_json, with_nulls, write_atomic, write_json
 from leastwise.core.recipe import name_of_type
+from leastwise.core.text import error_with_type
 from leastwise.data.dataset import Dataset
-from leastwise.models.classifier import Classifier
+from leastwise.models.classifier import Classifier, inference
 from leastwise.models.fast.prepare import Form
-from leastwise.models.load.checkpoint import load_checkpoint, read_torch, save_checkpoint, write_torch
+from leastwise.models.load.checkpoint import load_checkpoint, save_checkpoint
+from leastwise.models.load.torch_file import read_torch, write_torch
 from leastwise.training.base import Epoch, Seen
 from leastwise.training.distributed import ALONE, Ranks
 from leastwise.training.loop import FOLDED, Snapshot, StepProgress, fit
@@ -33,10 +37,16 @@ from leastwise.training.weights import temporary_weights
 
 MODEL, BEST, LAST, RESUME, EPOCHS = "model.pt", "best.pt", "last.pt", "resume.pt", "epochs.jsonl"
 WEIGHTS = "model.safetensors"  # in the place of the model and the last epoch, where results are to be small
+NO_WEIGHTS = "no-weights.json"  # in the place of weights that nobody needed any more
 MANIFEST = "manifest.json"
-FILES = (MODEL, WEIGHTS, BEST, LAST, RESUME, EPOCHS, MANIFEST)  # that a training may leave in its folder
+FILES = (MODEL, WEIGHTS, NO_WEIGHTS, BEST, LAST, RESUME, EPOCHS, MANIFEST)  # that a training may leave in its folder
 SAVE_EVERY = 600.0  # seconds between snapshots within an epoch
+LONG_STEP = 5.0  # seconds of a step from which there is a snapshot after each
+MOST_THREADS = 4096  # more than any machine has: a manifest that says so was not written by us
 ON_TEST = "the best epoch was chosen on the test set: its test accuracy is too good"
+
+COMPARED, AS_GOOD = 1000, 0.998  # images on which half precision has to give the same answer, and the share of them
+NO_AVERAGE = "no epoch met the averaging's condition: these are the weights as trained, not an average"
 
 TrainingCallback = Callable[[StepProgress | Epoch], None]
 NetworkMeasure = Callable[[Classifier], Any]  # measures a network; the answer is JSON
@@ -60,16 +70,23 @@ class Course:
     looks: Mapping[str, NetworkMeasure] = field(default_factory=dict)  # taken after every epoch, into its line
     result: str = MODEL
 
-    def run(self, watch: TrainingCallback) -> None:
-        """Train to the end, from where an earlier run in the folder stopped; steps and epochs are told to `watch`."""
+    def run(self, watch: TrainingCallback) -> bool:
+        """Train to the end, from where an earlier run in the folder stopped; steps and epochs are told to `watch`.
+
+        Whether somebody asked it to end meanwhile, in the last step: it is finished, but whatever was to follow is not
+        wanted any more.
+        """
         form = self.apply_manifest()
         after, best = self.restore()
         lines = self.read_lines(after)
         with defer_interrupts() as stop:
-            saved = time.monotonic()
+            saved = stepped = time.monotonic()
 
             def pause() -> bool:
-                return stop.is_set() or time.monotonic() - saved > SAVE_EVERY
+                nonlocal stepped
+                before, stepped = stepped, time.monotonic()
+                # Whoever ends the program waits for some seconds only: of long steps, none but the last may be lost.
+                return stop.is_set() or stepped - saved > SAVE_EVERY or stepped - before > LONG_STEP
 
             for now in fit(
                 self.model, self.data, self.training, after=after, device=self.device, watch=watch, valid=self.valid,
@@ -87,14 +104,12 @@ class Course:
                 if stop.is_set() and now.finished < self.training.epochs:
                     raise KeyboardInterrupt
         self.finish(now if after is None or after.finished < self.training.epochs else after, best)
+        return stop.is_set()
 
     def apply_manifest(self) -> Form:
         """The choices that are no part of the recipe: made once, written down, and used again; others are refused."""
         wanted = {"threads": self.threads, "form": self.form and asdict(self.form), "processes": self.ranks.size}
-        try:
-            kept = json.loads((self.folder / MANIFEST).read_text())
-        except (OSError, ValueError):
-            kept = None
+        kept = read_manifest(self.folder)
         if kept is None or not (self.folder / RESUME).exists():
             form = self.form or FOLDED
             if self.threads:
@@ -126,8 +141,16 @@ class Course:
         if not path.is_file():
             return None, None
         content = read_torch(path)
-        self.model.load_state_dict(content["weights"])
-        return snapshot_from_content(content), content["best"]
+        try:
+            self.model.load_state_dict(content["weights"])
+            best = content["best"]
+            if best is not None and type(best) is not float:
+                raise TypeError("the best score is no number")
+            return snapshot_from_content(content), best
+        except (LookupError, TypeError, AttributeError, RuntimeError, ValueError) as error:
+            raise ValueError(
+                f"{path} is not what an interrupted training leaves ({error_with_type(error)}): start anew with --fresh"
+            ) from None
 
     def read_lines(self, after: Snapshot | None) -> list[str]:
         """The lines of the epochs that are finished."""
@@ -154,7 +177,10 @@ class Course:
         """Write a checkpoint of the weights that count: the averaged ones, where there are any."""
         if not self.ranks.first:
             return
-        notes = (ON_TEST,) if self.training.validation.on_test and name != LAST else ()
+        notes: tuple[str, ...] = (ON_TEST,) if self.training.validation.on_test and name != LAST else ()
+        if self.training.averaging is not None and now.average is None:
+            notes += (NO_AVERAGE,)
+        notes += tuple(f"its training images: {note}" for note in self.data.part_notes)
         with temporary_weights(self.model, now.average):
             save_checkpoint(self.folder / name, self.model, self.data.shape, names=self.data.names, notes=notes)
 
@@ -166,18 +192,45 @@ class Course:
             if self.result == MODEL:
                 write_atomic(self.folder / MODEL, chosen.read_bytes())
             else:
-                model = load_checkpoint(chosen)
-                save_checkpoint(
-                    self.folder / self.result, model, self.data.shape, names=self.data.names, notes=model.notes
-                )
+                self.save_small(load_checkpoint(chosen))
+            (self.folder / NO_WEIGHTS).unlink(missing_ok=True)
             for name in (BEST, RESUME) if self.result == MODEL else (BEST, RESUME, LAST):
                 (self.folder / name).unlink(missing_ok=True)
         self.ranks.wait()
+
+    def save_small(self, model: Classifier) -> None:
+        """Write the result to be handed on: in half precision where that answers as the network itself does."""
+        file = self.folder / self.result
+        save = partial(save_checkpoint, file, model, self.data.shape, names=self.data.names, notes=model.notes)
+        save(half=True)
+        x = self.data.batch(np.arange(min(len(self.data), COMPARED))).x
+        half = load_checkpoint(file)
+        with inference(model), inference(half), torch.no_grad():
+            same = (model(x).argmax(1) == half(x).argmax(1)).float().mean().item()
+        if same < AS_GOOD:
+            save()
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file of the folder; of several processes, only the first does."""
         if self.ranks.first:
             write_atomic(self.folder / name, content)
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """The choices of an interrupted training, so that the rest is computed the same way; None if it has none."""
+    file = folder / MANIFEST
+    if not file.is_file():
+        return None
+    try:
+        kept = parse_json(file.read_text())
+        known = {"threads": int(kept["threads"]), "processes": int(kept["processes"])}
+        good = 0 < known["threads"] <= MOST_THREADS and known["processes"] > 0
+        form = asdict(Form(**kept["form"]))
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
+        good = False
+    if not good:
+        raise ValueError(f"{file} is not what a training writes: start anew with --fresh")
+    return known | {"form": form}
 
 
 @contextmanager
@@ -225,8 +278,16 @@ def snapshot_from_content(content: Mapping[str, Any]) -> Snapshot:
 
 
 def epoch_line(seen: Epoch, training: Training) -> dict[str, Any]:
-    """One line of `epochs.jsonl`: counts by class, and what the policies had set during the epoch."""
-    line: dict[str, Any] = {"epoch": seen.number, "loss": seen.loss, "rate": seen.rate} | counts_by_class(seen.train)
+    """One line of `epochs.jsonl`: counts by class, and what the policies had set during the epoch.
+
+    "clean" and "attacked" are of the training images as they were trained on, which may mean mixed images, some classes
+    only, or radii that policies chose; "robust" is of a fixed sample of them after the epoch, at the recipe's radius,
+    under the validation's attack.
+    """
+    line: dict[str, Any] = {"epoch": seen.number, "loss": seen.loss, "rate": seen.rate}
+    line |= counts_by_class(seen.train, attacked="attacked")
+    if seen.record is not None:
+        line["robust"] = counts_of(seen.record.robust)
     for name in ("valid", "averaged", "test"):
         part: Seen | None = getattr(seen, name)
         if part is not None:
@@ -241,17 +302,17 @@ def epoch_line(seen: Epoch, training: Training) -> dict[str, Any]:
     return line
 
 
-def counts_by_class(seen: Seen) -> dict[str, Any]:
-    """Counts and mean entropies of every class as JSON values."""
-
-    def counts(tally: Tally) -> dict[str, list[int]]:
-        return {"n": tally.n.tolist(), "correct": tally.correct.tolist()}
-
+def counts_by_class(seen: Seen, attacked: str = "robust") -> dict[str, Any]:
+    """Counts and mean entropies of every class as JSON values; `attacked` is what those under attack are called."""
     return {
-        "clean": counts(seen.clean),
-        "robust": counts(seen.robust),
+        "clean": counts_of(seen.clean),
+        attacked: counts_of(seen.robust),
         "entropy": with_nulls((seen.entropy / seen.n).tolist()),
     }
+
+
+def counts_of(tally: Tally) -> dict[str, list[int]]:
+    return {"n": tally.n.tolist(), "correct": tally.correct.tolist()}
 
 
 def setting_text(value: Any) -> str:

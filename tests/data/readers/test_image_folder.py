@@ -80,6 +80,64 @@ def test_a_folder_is_examined_once_and_changes_are_noticed(folder: Path) -> None
     assert seen == [1]
 
 
+def swap(path: Path) -> None:
+    """Other pixels in a file of the same size and date."""
+    before, content = path.stat(), bytearray(path.read_bytes())
+    content[-40:-20] = bytes(255 - value or 1 for value in content[-40:-20])
+    path.write_bytes(content)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+
+
+def bitmaps(folder: Path) -> Path:
+    for n in range(6):
+        path = folder / f"{'ab'[n % 2]}/{n}.bmp"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(RNG.integers(0, 256, (16, 20, 3), dtype=np.uint8)).save(path)
+    return folder
+
+
+@pytest.mark.parametrize("believing", [False, True], ids=["dates are looked at", "dates say nothing"])
+def test_an_image_swapped_with_the_same_size_and_date_is_noticed(
+    believing: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = bitmaps(folder / "empty/bitmaps")
+    if believing:  # a file system without numbers of files and times of change
+        monkeypatch.setattr(files, "make_stamp", lambda path, folder: str(path.relative_to(folder)))
+    first, opened = load(str(place)).digest(), load(str(place))
+    assert opened.digest() == first
+    swap(place / "b/3.bmp")
+    assert opened.digest() != first  # a set that is open already, too
+    again = load(str(place))
+    assert again.digest() == opened.digest() and again.take(1).digest() == opened.take(1).digest()
+
+
+def test_files_that_are_too_large_to_be_read_are_compared_by_dates_and_every_result_says_so(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = bitmaps(folder / "empty/bitmaps")
+    first = load(str(place))
+    assert first.part_notes == ()
+    monkeypatch.setattr(files, "MOST_READ", 3000)
+    told = first.part_notes
+    assert (
+        len(told) == 1 and told[0].startswith("6 image files have more than") and "compared by their names" in told[0]
+    )
+    assert first.take(1).part_notes == ()  # two of them are read
+    before = first.digest()
+    swap(place / "b/3.bmp")
+    assert load(str(place)).digest() != before  # the place on the disk or the time of its change
+
+
+def test_a_file_that_was_written_again_is_not_decoded_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = load(str(folder)).digest()
+    copy = (folder / "zebra/1.jpg").read_bytes()
+    (folder / "zebra/1.jpg").unlink()
+    (folder / "zebra/1.jpg").write_bytes(copy)
+    monkeypatch.setattr(Image, "open", lambda path: pytest.fail(f"{path} was decoded"))
+    assert load(str(folder)).digest() == first
+
+
 def test_a_damaged_memory_of_the_examination_is_made_anew(folder: Path, tmp_path: Path) -> None:
     load(str(folder))
     (memory,) = (tmp_path / "cache/leastwise/examined").iterdir()
@@ -297,7 +355,7 @@ def test_sizes_beyond_reason(folder: Path) -> None:
 MEMORY = """
 import sys, numpy as np, torch
 from leastwise.attacks import Clean
-from leastwise.audit import audit
+from leastwise.jobs import audit
 from leastwise.data import load
 from torch import nn
 
@@ -314,7 +372,7 @@ def watch(event):
     peak = max(peak, anonymous())
 
 data = load(sys.argv[1])
-evidence = audit(Mean(), data, (("clean", Clean()),), batch_size=50, watch=watch, force=True)  # black images
+evidence = audit(Mean(), data, (("clean", Clean()),), batch_size=50, listen=watch, force=True)  # black images
 print(len(evidence.ids), peak)
 """
 

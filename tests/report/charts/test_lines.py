@@ -1,7 +1,7 @@
 """Axes and legends of charts with several series."""
 
 from leastwise.report.charts.bars import whole_ticks
-from leastwise.report.charts.lines import COLOURS, DASHES, Axes, Series, line_chart, ticks_at
+from leastwise.report.charts.lines import COLOURS, DASHES, Axes, Series, SeriesStyle, line_chart, ticks_at
 
 
 def epochs(last: int) -> tuple[float, ...]:
@@ -18,7 +18,11 @@ def test_ticks_are_whole_numbers_or_where_points_are() -> None:
 
 
 def test_a_series_may_bring_its_colour_and_dashes() -> None:
-    made = line_chart([Series("x", (1.0,), (1.0,), (3, 1)), Series("y", (1.0,), (1.0,), (3, 0))], Axes("", ""), "")
+    made = line_chart(
+        [Series("x", (1.0,), (1.0,), SeriesStyle(3, 1, 3)), Series("y", (1.0,), (1.0,), SeriesStyle(3, 0, 2))],
+        Axes("", ""),
+        "",
+    )
     line = made["layer"][0]["encoding"]
     assert line["color"]["scale"]["range"] == [COLOURS[3]] * 2
     assert line["strokeDash"]["scale"]["range"] == [DASHES[1], DASHES[0]]

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from leastwise.audit.evidence import Evidence
+from leastwise.audit.evidence import EXPLAIN_FILE, Evidence
 from leastwise.cli.main import main
 from leastwise.data.classes import Groups
 from leastwise.data.dataset import Dataset
 from leastwise.insight.features import Moments, inter_class_similarity, intra_class_variance
+from leastwise.jobs.claims import ANSWERS, CLAIM, digest_answers
 from leastwise.report.explain.agreement import compare_facts
 from leastwise.report.explain.facts import (
-    EXPLAIN_FILE,
     collect_facts,
     homing_facts,
     keep_earlier_facts,
@@ -203,6 +203,27 @@ def test_what_lies_beside_other_evidence_is_not_used(tmp_path: Path) -> None:
     assert read_facts(tmp_path, replace(evidence, recipe=evidence.recipe.replace("made", "other"))) is None
     (tmp_path / EXPLAIN_FILE).write_text("[]")
     assert read_facts(tmp_path, evidence) is None
+    claim = {"kind": "audit", "key": evidence.key, ANSWERS: {"model": "of one"}}
+    (tmp_path / CLAIM).write_text(json.dumps(claim))
+    (tmp_path / EXPLAIN_FILE).write_text(json.dumps(made))  # earlier versions did not say whose answers
+    assert read_facts(tmp_path, evidence) is not None
+    (tmp_path / EXPLAIN_FILE).write_text(json.dumps({**made, ANSWERS: digest_answers(tmp_path)}))
+    assert read_facts(tmp_path, evidence) is not None
+    (tmp_path / CLAIM).write_text(json.dumps(claim | {ANSWERS: {"model": "of another"}}))
+    assert read_facts(tmp_path, evidence) is None
+
+
+def test_outputs_do_not_replace_files_of_other_kinds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "explain.json").write_text('{"schema": 2}')  # what an audit's own folder has
+    assert main(["explain", "nothing", "--out", str(tmp_path / "explain.html")]) == 2
+    assert "holds something else than an explanation: choose another name with --out" in said(capsys)
+    assert main(["compare", "nothing", "--out", str(tmp_path / "explain.json")]) == 2
+    assert "holds something else than a comparison: choose another name with --out" in said(capsys)
+    assert (tmp_path / "explain.json").read_text() == '{"schema": 2}'
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> str:
+    return " ".join(capsys.readouterr().err.split())
 
 
 def test_the_report_says_why_and_more_with_features() -> None:

@@ -86,7 +86,8 @@ def test_the_worst_class_and_the_spread_are_shown_without_their_noise(html: str)
     told, found = visible(html), compute_stats(audited(10)[0].evidence, "autoattack")
     assert found.worst.corrected > found.worst.plug_in and found.spread.debiased < found.spread.plug_in
     low, high = found.worst.low, found.worst.high
-    assert f"the worst class has {100 * found.worst.corrected:.1f} % [{100 * low:.1f}, {100 * high:.1f}]" in told
+    assert f"cat: {100 * found.worst.corrected:.1f} % [{100 * low:.1f}, {100 * high:.1f}] under autoattack" in told
+    assert f"Measured were {100 * found.worst.plug_in:.1f} % (naive Wilson interval [" in told
     assert f"{1e4 * found.spread.debiased:.1f} [{1e4 * found.spread_low:.1f}, {1e4 * found.spread_high:.1f}]" in told
     assert "Cat is the worst class with probability > 99.9 %." in told
     bare = visible(make_page([AuditedModel("one", evidence(10, 30))]))

@@ -11,6 +11,7 @@ from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Gaussian, Linf
 from leastwise.core.losses import ce, entropy, kl, smooth_labels, soft_ce
 from leastwise.models.classifier import inference
+from leastwise.models.zoo.registry import build
 from leastwise.training.base import Objective
 from leastwise.training.methods.avmixup import AVmixup
 from leastwise.training.methods.bat import BAT, above_uniform
@@ -143,11 +144,12 @@ def test_hypersphere_attacks_what_the_loss_sees_and_needs_cosines() -> None:
         ours = HE(ON_CE, scale=10.0).craft(model, x, y, noise)
         sharpened = replace(ON_CE, goal=CE(inverse_temperature=10.0)).perturb(model, x, y, noise)
     assert torch.equal(ours, sharpened)
-    plain = fresh()
-    with torch.no_grad():
-        plain.net[-1].bias += 5
-    with pytest.raises(ValueError, match=r"logits are cosines, but saw .*--model small\+cosine"):
-        terms_of(HE(ON_CE), plain)
+    HE(ON_CE).check_network(model)
+    for arch in ("convnet", "lenet5", "small"):  # whose first logits may well lie between -1 and 1
+        with pytest.raises(
+            ValueError, match=r"its last layer is a Linear: use a cosine head, such as --model small\+cosine"
+        ):
+            HE(ON_CE).check_network(build(arch, (3, 32, 32), K))
     with pytest.raises(ValueError, match="climbs the KL"):
         HE(ON_CE, beta=6.0)
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images
 from leastwise.data.corrupt.blur import smooth_image
+from leastwise.data.raster import open_raster
 
 
 def contrast(x: Images, noise: Noise, factor: float) -> Images:  # noqa: ARG001 (every corruption has one form)
@@ -44,7 +45,7 @@ def jpeg_compression(x: Images, noise: Noise, quality: int) -> Images:  # noqa: 
     def compress(image: Image.Image) -> Image.Image:
         file = BytesIO()
         image.save(file, "JPEG", quality=quality)
-        return Image.open(file)
+        return open_raster(file)
 
     return change_each_image(x, compress)
 

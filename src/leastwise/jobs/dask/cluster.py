@@ -5,7 +5,6 @@ dies takes nothing with it but what it was computing.
 """
 
 import itertools
-import json
 import logging
 import math
 import os
@@ -23,9 +22,10 @@ import dask
 from distributed import Client, Future, KilledWorker, LocalCluster, wait
 from distributed.security import Security
 
-from leastwise.core.files import check_writable, lock_folder, write_atomic
+from leastwise.core.files import check_writable, write_atomic
 from leastwise.core.text import first_line, one_line
 from leastwise.jobs.dask.call import call
+from leastwise.jobs.dask.returned import check_image_name, place_files
 from leastwise.jobs.dask.security import certificates, check_address
 from leastwise.jobs.dask.worker import SEEN, Inputs, Refused, pack_work, versions
 from leastwise.jobs.events import ignore
@@ -41,7 +41,6 @@ from leastwise.jobs.executor import (
     WorkResult,
     WorkSession,
 )
-from leastwise.jobs.folder import CLAIM, make_room, read_claim
 from leastwise.jobs.train_task import TrainRequest, TrainResult
 
 COMPUTE, TRAIN = "leastwise.jobs.dask.worker:compute", "leastwise.jobs.dask.worker:train"
@@ -209,6 +208,7 @@ class AuditSession(DaskSession[AuditPiece, PieceResult | LostPiece]):
         if isinstance(answer, str):
             return LostPiece(piece, answer)
         for name, images in answer.images:
+            check_image_name(name, piece.name, wanted=self.work.auditor.recipe.images)
             write_atomic(self.work.images / name, images)
         return PieceResult(piece, answer.seconds, content=answer.content)
 
@@ -254,17 +254,6 @@ class TrainingSession(DaskSession[TrainRequest, TrainResult]):
         super().cancel()
         for mark in self.marks.values():
             mark.unlink(missing_ok=True)
-
-
-def place_files(request: TrainRequest, files: dict[str, bytes]) -> None:
-    """Put what a worker sent where it belongs; nothing, if it wrote its files there itself."""
-    if not files:
-        return
-    claim, folder = json.loads(files.pop(CLAIM)), request.folder
-    with lock_folder(folder):
-        make_room(folder, claim, fresh=request.replaces and read_claim(folder) not in (None, claim))
-        for name, content in files.items():
-            write_atomic(folder / name, content)
 
 
 def scheduler_gone(address: str) -> NobodyLeft:
@@ -319,8 +308,7 @@ def attach_client(address: str, safe: Security | None, patience: float) -> Itera
         try:
             client.wait_for_workers(1, timeout=patience)
         except TimeoutError:
-            missing = f"the scheduler at {address} has no worker: start one with `dask worker {address}`"
-            raise ValueError(missing) from None
+            raise ValueError(f"the scheduler at {address} has no worker: start `dask worker {address}`") from None
         yield client
     finally:
         with suppress(Exception):

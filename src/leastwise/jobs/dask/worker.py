@@ -22,13 +22,17 @@ from jaxtyping import Int, UInt8
 from torch import nn
 
 from leastwise import __version__
+from leastwise.audit.asking import ask_again, list_surrogates
+from leastwise.audit.auditor import Auditor
 from leastwise.core.files import sha256, write_atomic
 from leastwise.core.text import one_line
 from leastwise.data.dataset import Dataset
+from leastwise.jobs.claims import CLAIM
 from leastwise.jobs.events import ignore
 from leastwise.jobs.executor import AuditPiece, AuditWork, keep_images
-from leastwise.jobs.folder import CLAIM, RUN, give_back_memory, steady_memory
+from leastwise.jobs.folder import RUN, give_back_memory, steady_memory
 from leastwise.jobs.train_task import TrainRequest, read_training_data
+from leastwise.models.answers import compare_answers
 from leastwise.models.classifier import inference
 from leastwise.models.fast.prepare import put_in_form
 from leastwise.training.loop import StepProgress
@@ -136,19 +140,35 @@ def unpack_work(content: bytes) -> AuditWork:
     steady_memory()
     auditor, data = held["auditor"], held["data"]
     auditor = replace(auditor, model=auditor.model.to(auditor.device))
-    for what, wanted, seen in (
-        ("data", auditor.recipe.data, data.digest()),
-        ("model", auditor.recipe.model, auditor.model.digest()),
-    ):
-        if wanted != seen:
-            raise ValueError(
-                f"the worker {os.uname().nodename} does not see the same {what}: "
-                "put files that it reads on storage that all workers share"
-            )
+    check_inputs(auditor, data)
     first = data.batch(np.arange(min(len(data), auditor.batch_size))).x.to(auditor.device)
     with inference(auditor.model):
         prepared = put_in_form(auditor.model, held["form"], first)
     return AuditWork(auditor, data, prepared.form, prepared.model, Path())
+
+
+def check_inputs(auditor: Auditor, data: Dataset) -> None:
+    """Refuse to work with other images, or with a model that answers otherwise here than where it was sent from."""
+    here, shared = os.uname().nodename, "put files that it reads on storage that all workers share"
+    if auditor.recipe.data != data.digest():
+        raise ValueError(f"the worker {here} does not see the same data: {shared}")
+    models = {f"surrogate {one.name}": one.model for one in list_surrogates(a for _, a in auditor.recipe.conditions)}
+    for name, model in {"model": auditor.model, **models}.items():
+        kept = auditor.answers.get(name)
+        if kept is None:
+            continue
+        try:
+            asked = ask_again(model, data, kept, batch=auditor.batch_size, device=auditor.device)
+        except ValueError as error:  # it answered where it was sent from: another worker may do better
+            raise RuntimeError(one_line(error)) from error
+        found = compare_answers(kept, asked)
+        if not found.same:
+            raise ValueError(
+                f"on the worker {here} the {name} answers otherwise ({found.words}): give it the same files, variables "
+                f"of the environment and libraries, and {shared}"
+            )
+    if auditor.recipe.model != auditor.model.digest():
+        raise ValueError(f"the worker {here} does not see the same model: {shared}")
 
 
 def compute(name: str, wanted: Sequence[Any], limit: float) -> Answer | Refused:

@@ -1,21 +1,15 @@
 """Checkpoints: weights plus the few facts that rebuild the network, readable without running code."""
 
-import errno
-import io
 import json
-import pickle
-import warnings
-import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load as load_safetensors
 from safetensors.torch import save as save_safetensors
 from torch import Tensor, nn
 
+from leastwise.core.escaping import escape_unprintable
 from leastwise.core.files import write_atomic
 from leastwise.core.text import name_some
 from leastwise.core.types import Shape
@@ -29,35 +23,34 @@ from leastwise.models.load.state_dict import (
     find_normalisation,
     is_wrapper,
     list_views,
+    sizes_of,
 )
+from leastwise.models.load.torch_file import DIGEST, OURS, digest_values, read_torch, write_torch
+from leastwise.models.normalisation import IMAGENET
 from leastwise.models.zoo.registry import find_architecture
 
 FORMAT = 1
-OURS = "leastwise"  # the entry of a file's metadata that says what it is
+USED_THERE = "its mean 0.485,0.456,0.406 and std 0.229,0.224,0.225 are used; --mean and --std say otherwise"
 NETWORKS = ("state_dict", "model_state_dict", "model", "net")  # what the network's weights are usually called
 NESTING = 2  # entries of entries
+SHARED = 4  # times the size of a file that its weights may take: some networks use one tensor in several places
 
-UNREADABLE = (
-    pickle.UnpicklingError,
-    SafetensorError,
-    RuntimeError,
-    EOFError,
-    ValueError,
-    LookupError,
-    AttributeError,
-    TypeError,
-    RecursionError,
-    OverflowError,
-    MemoryError,
-)
+HALF_LIMIT = 60_000.0  # just below the largest number of float16
 
 
 def save_checkpoint(
-    path: Path, model: Classifier, shape: Shape, *, names: Sequence[str], notes: Sequence[str] = ()
+    path: Path,
+    model: Classifier,
+    shape: Shape,
+    *,
+    names: Sequence[str],
+    notes: Sequence[str] = (),
+    half: bool = False,
 ) -> None:
     """Write what `load_checkpoint` needs; only tensors, numbers and strings, so `weights_only=True` loads it.
 
-    A name that ends in `.safetensors` chooses that format. `notes` are told to whoever uses the model.
+    A name that ends in `.safetensors` chooses that format. `notes` are told to whoever uses the model. `half` writes
+    matrices and kernels in float16; the network computes in float32 all the same.
     """
     assert model.arch is not None, "only networks built by name can be rebuilt from a checkpoint"
     facts = {
@@ -70,68 +63,19 @@ def save_checkpoint(
         "notes": list(notes),
     }
     state = model.net.state_dict()
+    if half:
+        state = {name: value.half() if is_large(value) else value for name, value in state.items()}
     if path.suffix == ".safetensors":
         tensors = {name: value.detach().cpu().contiguous() for name, value in state.items()}
+        facts[DIGEST] = digest_values(facts | {"state_dict": dict(sorted(tensors.items()))})
         write_atomic(path, save_safetensors(tensors, metadata={OURS: json.dumps(facts, ensure_ascii=False)}))
     else:
         write_torch(path, facts | {"state_dict": state})
 
 
-def write_torch(path: Path, content: dict[str, Any]) -> None:
-    """Write tensors and plain values in torch's format, whole or not at all."""
-    buffer = io.BytesIO()
-    torch.save(content, buffer)
-    write_atomic(path, buffer.getvalue())
-
-
-def read_torch(path: Path) -> dict[Any, Any]:
-    """A file of tensors and plain values; anything that would need code to load is refused."""
-    check_file(path)
-    try:
-        if path.suffix == ".safetensors":
-            return read_safetensors(path.read_bytes())
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch warns about old file layouts; they load all the same
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except (*UNREADABLE, OSError) as error:
-        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # that one is a jump to a place beyond the end
-            raise
-        if "TorchScript" in str(error):
-            raise ValueError(
-                f"{path} is a TorchScript program, which is code: load it in a function and give path/file.py:function"
-            ) from None
-        raise ValueError(
-            f"{path} is not a checkpoint of plain weights ({type(error).__name__} while reading): "
-            "save a state_dict with torch.save(model.state_dict(), path)"
-        ) from None
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} must hold a state_dict, but holds {type(content).__name__}: save model.state_dict()")
-    return content
-
-
-def read_safetensors(content: bytes) -> dict[Any, Any]:
-    """The tensors of a safetensors file, and beside them what we wrote into its metadata, if it is ours."""
-    tensors = load_safetensors(content)
-    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-    about = header.get("__metadata__", {}).get(OURS)
-    return tensors if about is None else dict(json.loads(about)) | {"state_dict": tensors}
-
-
-def check_file(path: Path) -> None:
-    """A pipe or a device would be read for ever; what torch writes is never compressed, so it is no bomb."""
-    if not path.is_file():
-        raise ValueError(f"{path} is not a file that can be read: give a checkpoint")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            # Code is packed in TorchScript programs, which are refused without reading it.
-            entries = [one for one in archive.infolist() if "/code/" not in one.filename]
-            packed = any(one.compress_type != zipfile.ZIP_STORED for one in entries)
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
-        return  # an older layout, or damage that the reader will find
-    if packed:
-        raise ValueError(
-            f"{path} is a compressed archive, which torch.save does not write: give the checkpoint inside it"
-        )
+def is_large(value: torch.Tensor) -> bool:
+    """Matrices and kernels of float32: what weights are made of, and what float16 can hold."""
+    return value.dtype == torch.float32 and value.dim() >= 2 and float(value.abs().max()) < HALF_LIMIT
 
 
 def load_checkpoint(
@@ -154,7 +98,7 @@ def load_checkpoint(
         trained_on = TrainedOn(tuple(content["shape"]), tuple(content["names"]))
         arch, mean, std = content["arch"] if arch is None else arch, content["mean"], content["std"]
         shape, k = trained_on.shape, len(trained_on.names)
-        own_notes = tuple(map(str, content.get("notes", ())))
+        own_notes = tuple(escape_unprintable(str(note)) for note in content.get("notes", ()))
     state, notes = find_state(content, path)
     if shape is None or k is None:
         raise ValueError(f"{path} does not say which images and classes it is for: give their shape and number")
@@ -164,11 +108,21 @@ def load_checkpoint(
         )
     net, view = restore_network(path, state, arch, shape=shape, k=k)
     mean, std, about_wrapper = read_wrapper(path, view, shape[0], mean=mean, std=std)
+    if not mean and not std and is_akamaster(content, view, arch, shape=shape, k=k):
+        mean, std = IMAGENET.mean, IMAGENET.std
+        about_wrapper = (f"{path} is laid out as akamaster/pytorch_resnet_cifar10 writes it: {USED_THERE}",)
     beware = find_architecture(arch).beware
     known = trained_on is not None or not beware  # our own files say themselves what they are
     model = Classifier(net, k, mean, std, arch, (*own_notes, *notes, *about_wrapper, *(() if known else (beware,))))
     model.trained_on = trained_on
     return model
+
+
+def is_akamaster(content: dict[Any, Any], view: StateView, arch: str, *, shape: Shape, k: int) -> bool:
+    """Whether a file was written by akamaster/pytorch_resnet_cifar10, whose code has one normalisation for all."""
+    thin = arch in ("resnet20", "resnet32", "resnet44", "resnet56", "resnet110")
+    written = "state_dict" in content and "best_prec1" in content and view.prefix == "module."
+    return thin and written and tuple(shape) == (3, 32, 32) and k == 10
 
 
 def read_own_classes(path: Path) -> tuple[str, ...]:
@@ -185,27 +139,31 @@ def read_own_classes(path: Path) -> tuple[str, ...]:
 
 def check_own(content: dict[Any, Any], path: Path) -> None:
     """Our own files say what they are; one that was cut or edited is not trusted to."""
-    kinds = {"arch": str, "shape": list, "names": list, "mean": list, "std": list, "state_dict": dict}
-    wrong = [key for key, kind in kinds.items() if not isinstance(content.get(key), kind)]
-    items: dict[str, Any] = {"shape": int, "names": str, "mean": int | float, "std": int | float}
-    wrong += [key for key in items if key not in wrong and not all(isinstance(i, items[key]) for i in content[key])]
-    if wrong or len(content["shape"]) != 3:
+    kinds = {"arch": str, "shape": list, "names": list, "mean": list, "std": list, "state_dict": dict, "notes": list}
+    held = {"notes": []} | content  # the first checkpoints had none
+    wrong = [key for key, kind in kinds.items() if not isinstance(held.get(key), kind)]
+    items: dict[str, Any] = {"shape": int, "names": str, "mean": int | float, "std": int | float, "notes": str}
+    wrong += [
+        key
+        for key in items
+        if key not in wrong and not all(type(i) is not bool and isinstance(i, items[key]) for i in held[key])
+    ]
+    if wrong or len(content["shape"]) != 3 or min(content["shape"]) < 1:
         raise ValueError(f"{path} is not a whole checkpoint ({', '.join(wrong or ['shape'])} is wrong): train it again")
 
 
 def restore_network(path: Path, state: StateDict, arch: str, *, shape: Shape, k: int) -> tuple[nn.Module, StateView]:
     """The network with the weights in it, and how their names were read."""
-    made = find_architecture(arch)
-    with torch.random.fork_rng(devices=[]):  # no global generator moves
-        torch.manual_seed(0)  # layers that are never used may keep these weights, and the digest covers them
-        net = made.make(shape, k)
-    wanted = {name: value.shape for name, value in net.state_dict().items()}
-    found = list_views(state)
+    made, found = find_architecture(arch), list_views(state)
+    wanted = sizes_of(made, shape, k)  # no memory is asked for before the weights are known to fit
     view, misses = best_view(found, made, wanted, k=k)
     if misses.outputs is not None:
         check_outputs(path, misses.outputs, k)
     if misses.size:
         raise ValueError(f"the weights in {path} do not fit {arch} ({misses}): {advise_arch(found, shape, k)}")
+    with torch.random.fork_rng(devices=[]):  # no global generator moves
+        torch.manual_seed(0)  # layers that are never used may keep these weights, and the digest covers them
+        net = made.make(shape, k)
     net.load_state_dict({name: value for name, value in view.state.items() if name in wanted}, strict=False)
     return net, view
 
@@ -238,24 +196,54 @@ def read_wrapper(
         )
     left = sorted(view.outside.keys() - (found.names if found else ()))
     if left:
-        some = f"{', '.join(left[:3])}{' …' if len(left) > 3 else ''}"
-        notes.append(f"{len(left)} entries of {path} outside {view.prefix!r} were left out: {some}")
+        notes.append(f"{len(left)} entries of {path} outside {view.prefix!r} were left out: {name_some(left)}")
     return mean, std, tuple(notes)
 
 
 def find_state(content: dict[Any, Any], path: Path) -> tuple[StateDict, tuple[str, ...]]:
     """The state dict itself, or the only one among the entries, or the one that is named like a network's."""
-    found = dict(find_states(content))
+    found = {name: check_weights(state, path) for name, state in find_states(content)}
     usual = [name for name in NETWORKS if name in found]
     if len(found) == 1:
         return next(iter(found.values())), ()
     if usual:
-        others = ", ".join(name for name in found if name != usual[0])
+        others = name_some([name for name in found if name != usual[0]])
         return found[usual[0]], (f"{path} holds several sets of weights: {usual[0]} is used, not {others}",)
     raise ValueError(
         f"{path} holds {len(found)} state dicts among {name_some([str(entry) for entry in content]) or 'nothing'}: "
         "save the network's alone with torch.save(model.state_dict(), path)"
     )
+
+
+def check_weights(state: StateDict, path: Path) -> StateDict:
+    """Refuse weights that are not plain numbers in memory, or that announce more numbers than the file holds."""
+    for name, value in state.items():
+        odd = describe_odd_weights(value)
+        if odd:
+            raise ValueError(
+                f"{escape_unprintable(name)} in {path} holds {odd}, but a network here takes dense real numbers: "
+                "convert the weights and save them anew"
+            )
+    announced = sum(value.numel() * value.element_size() for value in state.values())
+    if announced > SHARED * path.stat().st_size:
+        raise ValueError(
+            f"{path} announces weights of {announced:,} bytes, but has {path.stat().st_size:,}: "
+            "save a state_dict with torch.save(model.state_dict(), path)"
+        )
+    return state
+
+
+def describe_odd_weights(value: Tensor) -> str:
+    """What a tensor is if it is not a dense array of real numbers on this machine; empty if it is."""
+    if value.is_nested:
+        return "a nested tensor"
+    if value.is_quantized:
+        return "quantised numbers"
+    if value.layout != torch.strided:
+        return "a sparse tensor"
+    if value.device.type == "meta":
+        return "a shape without numbers"
+    return "complex numbers, of which only the real part would be used" if value.is_complex() else ""
 
 
 def find_states(value: object, name: str = "", nesting: int = NESTING) -> Iterator[tuple[str, StateDict]]:

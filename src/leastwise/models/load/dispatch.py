@@ -4,7 +4,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,12 +12,15 @@ from typing import Any
 from torch import nn
 
 from leastwise.core.types import Shape
+from leastwise.models.class_order import describe_order, match_names
 from leastwise.models.classifier import Classifier, wrap
 from leastwise.models.foreign import ForeignNetwork
 from leastwise.models.load.checkpoint import load_checkpoint
 from leastwise.models.load.exported import load_exported
-from leastwise.models.load.huggingface import CONFIG, load_huggingface
+from leastwise.models.load.hf_config import CONFIG
+from leastwise.models.load.huggingface import load_huggingface
 from leastwise.models.load.onnx import load_onnx
+from leastwise.models.reordered import Reordered
 
 
 def load_model(
@@ -29,38 +32,98 @@ def load_model(
     mean: Sequence[float] = (),
     std: Sequence[float] = (),
     trust: bool = False,
+    mapping: Mapping[str, str] | None = None,
 ) -> Classifier:
     """`spec` as a Classifier for images of `shape` and the classes `names`.
+
+    A model that says how it calls its outputs (a Hugging Face folder, `classes` or `class_names` of a module, a file
+    `NAME.classes.txt` beside a file NAME with a name per line) gets them in the order of `names`; `mapping` says, for
+    names of the data, what the model calls them.
 
     A function is code, and naming one is asking for it to run. Files run none, except what only `trust` opens:
     exported programs and folders that bring code.
     """
     if not isinstance(spec, str | Path):
-        return wrap(spec, len(names), mean=mean, std=std)
+        return wrap_named(spec, names, mapping or {}, mean=mean, std=std, what="the model")
     place, _, name = str(spec).rpartition(":")
     path = Path(spec)
     if place and name.isidentifier():
         refuse_arch(spec, arch)
-        return wrap(build_object(str(spec), import_module_at(place), name), len(names), mean=mean, std=std)
+        made = build_object(str(spec), import_module_at(place), name)
+        return wrap_named(made, names, mapping or {}, mean=mean, std=std, what=str(spec))
     if path.is_dir() or path.suffix in (".pt2", ".onnx"):
         refuse_arch(spec, arch)
-        found = load_foreign(check_exists(path), shape, names, normalised=bool(mean or std), trust=trust)
-        return Classifier(found.net, len(names), mean or found.mean, std or found.std, notes=found.notes)
+        normalised = bool(mean or std)
+        found = load_foreign(check_exists(path), shape, names, normalised=normalised, trust=trust, mapping=mapping)
+        model = Classifier(found.net, len(names), mean or found.mean, std or found.std, notes=found.notes)
+        return (
+            model
+            if path.is_dir()
+            else order_outputs(model, read_names_beside(path), names, mapping=mapping or {}, what=str(spec))
+        )
     if path.suffix == ".py":
         raise ValueError(f"{spec} is a Python file: say which function returns the network, as in {spec}:build")
     model = load_checkpoint(check_exists(path), arch, shape, k=len(names), mean=mean, std=std)
     check_same_task(str(spec), model, shape, names=names)
-    return model
+    if model.trained_on is not None:
+        return model
+    return order_outputs(model, read_names_beside(path), names, mapping=mapping or {}, what=str(spec))
 
 
-def load_foreign(path: Path, shape: Shape, names: Sequence[str], *, normalised: bool, trust: bool) -> ForeignNetwork:
+def wrap_named(
+    net: Any,
+    names: Sequence[str],
+    mapping: Mapping[str, str],
+    *,
+    mean: Sequence[float],
+    std: Sequence[float],
+    what: str,
+) -> Classifier:
+    """A network as a Classifier, its outputs in the order of the data if it says how it calls them."""
+    said = getattr(net, "class_names", None) or getattr(net, "classes", None) if isinstance(net, nn.Module) else None
+    listed = isinstance(said, list | tuple) and all(isinstance(name, str) for name in said)
+    theirs = list(said or ()) if listed else []
+    return order_outputs(wrap(net, len(names), mean=mean, std=std), theirs, names, mapping=mapping, what=what)
+
+
+def read_names_beside(path: Path) -> list[str]:
+    """The names that stand beside a model's file, a line each; none where there is no such file."""
+    beside = path.with_name(f"{path.name}.classes.txt")
+    return beside.read_text(errors="replace").splitlines() if beside.is_file() else []
+
+
+def order_outputs(
+    model: Classifier, theirs: Sequence[str], names: Sequence[str], *, mapping: Mapping[str, str], what: str
+) -> Classifier:
+    """The model with its outputs in the order of the data's names, and a note on it."""
+    if mapping and not theirs:
+        raise ValueError(f"{what} does not say how it calls its classes, so --map means nothing: leave it out")
+    order = match_names(theirs, names, mapping, what=what) if theirs else []
+    if not order:
+        return model
+    note = describe_order(order, theirs, names, what=what)
+    net, notes = Reordered(model.net, order), (*model.notes, note)
+    made = Classifier(net, len(names), model.mean, model.std, model.arch, notes)
+    made.trained_on = model.trained_on
+    return made
+
+
+def load_foreign(
+    path: Path,
+    shape: Shape,
+    names: Sequence[str],
+    *,
+    normalised: bool,
+    trust: bool,
+    mapping: Mapping[str, str] | None,
+) -> ForeignNetwork:
     """The network in another project's file or folder, by its suffix."""
     if path.suffix == ".pt2":
         return load_exported(path, shape, len(names), trust=trust)
     if path.suffix == ".onnx":
         return load_onnx(path, shape, len(names))
     if (path / CONFIG).is_file():
-        return load_huggingface(path, shape, names, normalised=normalised, trust=trust)
+        return load_huggingface(path, shape, names, normalised=normalised, trust=trust, mapping=mapping)
     inside = sorted(p.name for p in path.glob("*.pt"))
     hint = f"did you mean {path / inside[0]}?" if inside else "give a checkpoint file or a Hugging Face model's folder"
     raise ValueError(f"there is no model {str(path)!r}, it is a folder without {CONFIG}: {hint}")

@@ -1,19 +1,21 @@
 """A folder that `save_pretrained` wrote for an image classifier. Its weights are read without running code."""
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from leastwise.core.text import error_with_type, name_some
+from leastwise.core.text import error_with_type, name_some, one_line
 from leastwise.core.types import Images, Shape
+from leastwise.models.class_order import MOST_SHOWN, describe_order, is_unnamed, match_names
 from leastwise.models.foreign import ForeignNetwork, check_outputs, format_numbers, import_optional, silence_libraries
-from leastwise.models.load.checkpoint import read_torch
+from leastwise.models.load.hf_config import Unfinished, check_config, check_size, read_json
+from leastwise.models.reordered import Reordered
 
-CONFIG = "config.json"
 # Where the folder was and who wrote it: not part of what the network computes.
 CIRCUMSTANCES = ("_name_or_path", "transformers_version")
 
@@ -38,14 +40,24 @@ class HuggingFace(nn.Module):
 
 
 def load_huggingface(
-    folder: Path, shape: Shape, names: Sequence[str], *, normalised: bool, trust: bool
+    folder: Path,
+    shape: Shape,
+    names: Sequence[str],
+    *,
+    normalised: bool,
+    trust: bool,
+    mapping: Mapping[str, str] | None = None,
 ) -> ForeignNetwork:
-    """The classifier in `folder`; `normalised` says that the user states mean and std, so the folder's are not used."""
-    config = read_json(folder / CONFIG)
-    if config.get("auto_map") and not trust:
-        raise ValueError(f"{folder} brings its own code (auto_map in {CONFIG}): add --trust if you trust it")
+    """The classifier in `folder`; `normalised` says that the user states mean and std, so the folder's are not used.
+
+    Its outputs are put into the order of `names`, with `mapping` from names of the data to those of the folder.
+    """
+    check_config(folder, trust)
     net, unused = load_pretrained(folder, trust)
-    check_outputs(folder, net.config.num_labels, len(names))
+    labels = list_labels(net.config.id2label)
+    order = match_names(labels, names, mapping or {}, what=str(folder))
+    if not order:
+        check_outputs(folder, net.config.num_labels, len(names))
     processor = read_processing(folder)
     mean, std = ((), ()) if normalised else read_normalisation(processor, shape[0])
     notes = []
@@ -61,21 +73,36 @@ def load_huggingface(
         )
     if unused:
         notes.append(f"{len(unused)} weights in {folder} are not used: {name_some(unused)}")
-    notes += compare_labels(folder, net.config.id2label, names)
-    return ForeignNetwork(HuggingFace(net), mean, std, tuple(notes))
+    made: nn.Module = HuggingFace(net)
+    if order:
+        made = Reordered(made, order)
+        notes.append(describe_order(order, labels, names, what=str(folder)))
+    elif not is_unnamed(labels) and is_unnamed(names):
+        theirs, ours = (name_some(list(some), MOST_SHOWN) for some in (labels, names))
+        notes.append(f"{folder} calls its classes {theirs}, the data {ours}: check that they are in the same order")
+    return ForeignNetwork(made, mean, std, tuple(notes))
+
+
+def list_labels(labels: Mapping[int, str]) -> list[str]:
+    """The class names in the order of the outputs."""
+    return [str(labels[c]) for c in sorted(labels)]
 
 
 def load_pretrained(folder: Path, trust: bool) -> tuple[Any, list[str]]:
     """The model with all its weights, and the names of weights that it has no use for."""
     transformers = import_optional("transformers", "hf", f"the Hugging Face model in {folder}")
     safe = any(folder.glob("model*.safetensors"))
-    for path in () if safe else sorted(folder.glob("pytorch_model*.bin")):
-        read_torch(path)  # refuses what would need code to load
     bar = transformers.utils.logging
     shows_progress = bar.is_progress_bar_enabled()
     bar.disable_progress_bar()
     try:
         with silence_libraries():
+            config = transformers.AutoConfig.from_pretrained(
+                str(folder), local_files_only=True, trust_remote_code=trust
+            )
+            with torch.device("meta"):
+                described = transformers.AutoModelForImageClassification.from_config(config, trust_remote_code=trust)
+            check_size(folder, described)
             net, report = transformers.AutoModelForImageClassification.from_pretrained(
                 str(folder),
                 local_files_only=True,
@@ -86,6 +113,8 @@ def load_pretrained(folder: Path, trust: bool) -> tuple[Any, list[str]]:
                 ignore_mismatched_sizes=True,  # they are reported, and refused below
                 dtype=torch.float32,
             )
+    except Unfinished:
+        raise
     except Exception as error:  # the library raises whatever its parts raise
         raise ValueError(
             f"{folder} is not an image classifier that transformers can load ({error_with_type(error)}): "
@@ -104,23 +133,13 @@ def load_pretrained(folder: Path, trust: bool) -> tuple[Any, list[str]]:
     return net, sorted(report["unexpected_keys"])
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file of the folder, or a sentence on why there is none."""
-    try:
-        content = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path} is not readable JSON ({error_with_type(error)}): save the model again") from None
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} must hold an object, but holds {type(content).__name__}: save the model again")
-    return content
-
-
 def read_processing(folder: Path) -> dict[str, Any]:
     """How the images were prepared, if the folder says; newer versions put it into a file of another name."""
     if (folder / "preprocessor_config.json").is_file():
         return read_json(folder / "preprocessor_config.json")
     if (folder / "processor_config.json").is_file():
-        return read_json(folder / "processor_config.json").get("image_processor", {})
+        held = read_json(folder / "processor_config.json").get("image_processor", {})
+        return held if isinstance(held, dict) else {}
     return {}
 
 
@@ -131,10 +150,17 @@ def read_normalisation(processor: dict[str, Any], channels: int) -> tuple[tuple[
     (x - (mean + offset) / (255·scale)) / (std / (255·scale)).
     """
     mean, std = processor.get("image_mean"), processor.get("image_std")
+    factor = processor.get("rescale_factor", 1 / 255)
+    for name, value in (("image_mean", mean), ("image_std", std), ("rescale_factor", factor)):
+        numbers = value if isinstance(value, list) else [value]
+        if not all(v is None or (type(v) in (int, float) and math.isfinite(v)) for v in numbers) or factor == 0:
+            raise ValueError(
+                f"the preprocessor's {name} must be finite numbers, but is {one_line(value)[:80]}: mend it"
+            )
     if mean is None or std is None or not processor.get("do_normalize", True):
         mean, std = 0.0, 1.0
     rescales = processor.get("do_rescale", True)
-    scale = 255 * processor.get("rescale_factor", 1 / 255) if rescales else 255.0
+    scale = 255 * factor if rescales else 255.0
     offset = 1.0 if rescales and processor.get("rescale_offset", False) else 0.0
     means = [(m + offset) / scale for m in (mean if isinstance(mean, list) else [mean] * channels)]
     stds = [s / scale for s in (std if isinstance(std, list) else [std] * channels)]
@@ -148,15 +174,3 @@ def read_sizes(processor: dict[str, Any]) -> tuple[int, ...]:
     if isinstance(size, dict):
         return tuple(size[key] for key in ("height", "width", "shortest_edge") if isinstance(size.get(key), int))
     return (size,) if isinstance(size, int) else ()
-
-
-def compare_labels(folder: Path, labels: dict[int, str], names: Sequence[str]) -> list[str]:
-    """A note if the model has other class names than the data."""
-    theirs = [str(labels[c]) for c in sorted(labels)]
-    unnamed = theirs == [f"LABEL_{c}" for c in range(len(theirs))] or list(names) == list(map(str, range(len(names))))
-    if unnamed or [t.lower() for t in theirs] == [n.lower() for n in names]:
-        return []
-    return [
-        f"{folder} calls its classes {name_some(theirs, 5)}, the data {name_some(names, 5)}: "
-        "check that their order is the same"
-    ]

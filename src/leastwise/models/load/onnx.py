@@ -1,5 +1,7 @@
 """ONNX files, run by onnxruntime on the CPU: a black box."""
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +17,15 @@ from leastwise.models.foreign import ForeignNetwork, check_outputs, check_stated
 
 NUMBERS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
 
+LONGEST = 300.0  # seconds for one batch
+
 
 @dataclass(frozen=True)
 class Session:
     """Images to logits. A graph with a fixed batch gets blocks of that size, the last filled up with copies."""
 
     session: Any
+    options: Callable[[], Any]  # of one question
     input: str
     output: str
     number: type
@@ -35,7 +40,24 @@ class Session:
         return np.concatenate([self.ask(block) for block in whole])[: len(pixels)]
 
     def ask(self, pixels: "np.ndarray") -> "np.ndarray":
-        (answer,) = self.session.run([self.output], {self.input: pixels})
+        """The answer, or a sentence if it takes too long: a graph may hold a loop that never ends.
+
+        Another thread asks, so that this one hears of the time and of Ctrl-C; the runtime stops when it is told to.
+        """
+        told = self.options()
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(self.session.run, [self.output], {self.input: pixels}, told)
+            try:
+                (answer,) = running.result(timeout=LONGEST)
+            except TimeoutError:
+                told.terminate = True
+                raise ValueError(
+                    f"the ONNX model gave no answer for {len(pixels)} images within {LONGEST:g} seconds: "
+                    "take a smaller --batch-size, or check the model"
+                ) from None
+            except BaseException:
+                told.terminate = True
+                raise
         return answer
 
 
@@ -62,7 +84,7 @@ def load_onnx(path: Path, shape: Shape, k: int) -> ForeignNetwork:
     notes = [f"{path} is an ONNX file: {QUERIES_ONLY}"]
     if batch is not None:
         notes.append(f"{path} takes exactly {batch} image{'' if batch == 1 else 's'} at a time, which makes it slower")
-    ask = Session(session, inputs[0].name, output, NUMBERS[inputs[0].type], batch)
+    ask = Session(session, runtime.RunOptions, inputs[0].name, output, NUMBERS[inputs[0].type], batch)
     return ForeignNetwork(BlackBox(ask, hash_onnx(path)), notes=tuple(notes))
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Size, Tensor
 from torch.overrides import TorchFunctionMode
 
+from leastwise.core.text import error_with_type, name_some
 from leastwise.core.types import Shape
 from leastwise.models.zoo.registry import ARCHITECTURES, Architecture, find_architecture, rename_state
 
@@ -47,7 +48,7 @@ class Misfit(NamedTuple):
 
     def __str__(self) -> str:
         return "; ".join(
-            f"{len(names)} {label}: {', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
+            f"{len(names)} {label}: {name_some(names)}"
             for label, names in (
                 ("missing", self.missing),
                 ("unknown", self.unknown),
@@ -115,14 +116,22 @@ class Unfilled(TorchFunctionMode):
         return args[0] if func in (Tensor.normal_, Tensor.uniform_) else func(*args, **(kwargs or {}))
 
 
+def sizes_of(made: Architecture, shape: Shape, k: int) -> dict[str, Size]:
+    """The names and shapes of an architecture's weights; nothing is allocated."""
+    try:
+        with torch.device("meta"), Unfilled():
+            return {key: value.shape for key, value in made.make(shape, k).state_dict().items()}
+    except (RuntimeError, OverflowError, TypeError, ZeroDivisionError) as error:
+        raise ValueError(f"no network of this kind takes images of {shape} ({error_with_type(error)})") from None
+
+
 def find_fitting(found: Sequence[StateView], shape: Shape, k: int) -> tuple[list[str], dict[str, int]]:
     """The architectures that the weights fit, and those that they fit with another number of classes."""
     exact, other = [], {}
     for name in ARCHITECTURES:
         made = find_architecture(name)
         try:
-            with torch.device("meta"), Unfilled():  # names and shapes without the numbers
-                wanted = {key: value.shape for key, value in made.make(shape, k).state_dict().items()}
+            wanted = sizes_of(made, shape, k)
         except Exception:  # this one cannot take such images
             continue
         _, misses = best_view(found, made, wanted, k=k)

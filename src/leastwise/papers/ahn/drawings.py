@@ -2,10 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-import torch
-
 from leastwise.core.counts import Tally
-from leastwise.core.types import Counts
 from leastwise.insight.superclasses import rank_groups
 from leastwise.papers.ahn.exhibits import CHAIR, FOX, GRID, SWEEP_ROLES
 from leastwise.papers.claims.base import SharedImages, share_images
@@ -34,7 +31,7 @@ from leastwise.papers.drawing.values import (
     worst,
 )
 from leastwise.papers.results import MissingResult
-from leastwise.report.charts.lines import Axes, Series, line_chart
+from leastwise.report.charts.lines import Axes, Series, SeriesStyle, line_chart, usual_style
 from leastwise.report.figures import Figure
 from leastwise.statistics.spread import class_deviation
 
@@ -64,7 +61,9 @@ def sweep_figure(
     for name in MAIN:
         for what, begin in kinds:
             x, y = sweep_statistic(inputs, name, begin, statistic=statistic)
-            series.append(Series(f"{name}, {what}" if len(kinds) > 1 else name, y, x))
+            colour, dash = MAIN.index(name), BOTH.index((what, begin)) if len(kinds) > 1 else 0
+            style = SeriesStyle(colour, dash, colour + 2 * dash)
+            series.append(Series(f"{name}, {what}" if len(kinds) > 1 else name, y, x, style))
     series = [one for one in series if one.x]
     return Figure(title, "", line_chart(series, Axes(EPS, up, lowest=0.0), f"{title} over the radius of training."))
 
@@ -168,16 +167,7 @@ def fig2abcd(inputs: DrawingInput) -> ExhibitDrawing:
 def recorded_tallies(inputs: DrawingInput, role: str, what: str) -> list[Tally]:
     """Class accuracy of a training on its own images, epoch by epoch."""
     found = inputs.result(role)
-    if what == "clean":
-        return list(found.epochs)
-    parts = [line["robust"] for line in found.dynamics]
-    made = [Tally(count_tensor(part["n"]), count_tensor(part["correct"])) for part in parts]
-    return [tally for tally in made if int(tally.n.sum())]
-
-
-def count_tensor(numbers: Sequence[int]) -> Counts:
-    """Counts by class as the tally wants them."""
-    return torch.tensor(numbers, dtype=torch.int64)
+    return list(found.epochs if what == "clean" else found.robust_epochs)
 
 
 def draw_while_training(inputs: DrawingInput, kinds: Sequence[str]) -> ExhibitDrawing:
@@ -200,7 +190,10 @@ def draw_while_training(inputs: DrawingInput, kinds: Sequence[str]) -> ExhibitDr
         for what in kinds:
             series = [
                 Series(
-                    role, class_curve(tallies, c), tuple(float(e) for e in range(1, len(tallies) + 1)), line_style(role)
+                    role,
+                    class_curve(tallies, c),
+                    tuple(float(e) for e in range(1, len(tallies) + 1)),
+                    line_style(role) or usual_style(roles.index(role)),
                 )
                 for (role, kind), tallies in curves.items()
                 if kind == what  # of a training without attack a robust line is empty, and keeps the others' colours
@@ -208,7 +201,7 @@ def draw_while_training(inputs: DrawingInput, kinds: Sequence[str]) -> ExhibitDr
             if any(one.x for one in series):
                 title = f"{class_name(inputs, c)}, {what} training accuracy"
                 axes = Axes("epoch", "accuracy in %", 0.0, 100.0)
-                told = STYLES if any(one.style for one in series) else ""
+                told = STYLES if any(line_style(one.name) for one in series) else ""
                 panels.append(Figure(title, told, line_chart(series, axes, f"{title} over the epochs.", height=280)))
     return ExhibitDrawing(panels=tuple(panels), notes=notes, pairs=len(kinds) > 1)
 
@@ -216,12 +209,13 @@ def draw_while_training(inputs: DrawingInput, kinds: Sequence[str]) -> ExhibitDr
 STYLES = "a colour and shape for each eps; PGD solid, TRADES dashed"
 
 
-def line_style(role: str) -> tuple[int, int] | None:
-    """In a sweep the colour says the radius and the dashes the method."""
+def line_style(role: str) -> SeriesStyle | None:
+    """In a sweep the colour and shape say the radius and the dashes the method."""
     if role == "clean":
-        return len(GRID), 2
-    styles = {SWEEP_ROLES[name, eps]: (GRID.index(eps), MAIN.index(name)) for name, eps in SWEEP_ROLES}
-    return styles.get(role)
+        return SeriesStyle(len(GRID), 2, len(GRID))
+    places = {SWEEP_ROLES[name, eps]: (GRID.index(eps), MAIN.index(name)) for name, eps in SWEEP_ROLES}
+    radius, method = places.get(role, (None, None))
+    return None if radius is None or method is None else SeriesStyle(radius, method, radius)
 
 
 def class_curve(tallies: Sequence[Tally], c: int) -> tuple[float | None, ...]:

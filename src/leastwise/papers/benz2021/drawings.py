@@ -7,10 +7,12 @@ from functools import partial
 import numpy as np
 
 from leastwise.insight.confusion import confusion_rates, count_confusions, in_flow
+from leastwise.papers.benz2021.conditions import find_soft_attack, mean_profiles
 from leastwise.papers.benz2021.exhibits import CAT, CORRUPTIONS, DATA_SETS, PROTOCOL_SETS
 from leastwise.papers.benz2021.similarity import SMALLEST, compute_cosine, fig3, fig4, fig5, fig6, label_row
 from leastwise.papers.claims.base import share_images
 from leastwise.papers.drawing import values
+from leastwise.papers.drawing.epochs import draw_epochs
 from leastwise.papers.drawing.exhibit_drawing import Drawings, ExhibitDrawing, join_drawings
 from leastwise.papers.drawing.figures import (
     SHARES,
@@ -21,7 +23,6 @@ from leastwise.papers.drawing.figures import (
     describe_condition,
     deviation_figure,
     deviation_panel,
-    draw_epochs,
     draw_similarity,
     logit_similarity_figure,
     matrix_figure,
@@ -44,10 +45,12 @@ BOTH = (("accuracy", "clean"), ("robustness", "pgd"))
 
 
 def draw_two_by_two(inputs: DrawingInput, role: str) -> ExhibitDrawing:
-    """Accuracy and robustness, as they are and minus their mean."""
+    """Accuracy and robustness, as they are and minus their mean; under a soft attack where several radii were tried."""
     made = []
     for what, begin in BOTH:
         audits, notes = find_audits(inputs, [role], begin)
+        if audits and begin == "pgd":
+            audits = {role: find_soft_attack(inputs.view.audits(role))}
         panels = [
             panel(inputs, one, f"{what}{more}")
             for one in audits.values()
@@ -199,9 +202,11 @@ def list_conditions(inputs: DrawingInput, role: str) -> dict[str, AuditedConditi
     return {name: (evidence, name) for evidence, name in inputs.view.audits(role)}
 
 
-def draw_conditions(inputs: DrawingInput, role: str, title: str) -> ExhibitDrawing:
-    """Deviations and cosines of one network under several conditions."""
-    audits = list_conditions(inputs, role)
+def draw_conditions(
+    inputs: DrawingInput, role: str, title: str, *, shown: Mapping[str, AuditedCondition] | None = None
+) -> ExhibitDrawing:
+    """Deviations and cosines of one network under several conditions: all, or some that are shown."""
+    audits = list_conditions(inputs, role) if shown is None else dict(shown)
     if not audits:
         return ExhibitDrawing(notes=(NotShown((title,), inputs.why(role)),))
     accuracy = np.stack([class_accuracies(one) for one in audits.values()])
@@ -213,6 +218,8 @@ def draw_conditions(inputs: DrawingInput, role: str, title: str) -> ExhibitDrawi
 def fig16(inputs: DrawingInput) -> ExhibitDrawing:
     """One network under corruptions and under attack: which class is weakest under each."""
     audits = list_conditions(inputs, "standard")
+    soft = find_soft_attack(audits.values())[1] if audits else ""
+    means = mean_profiles(next(iter(audits.values()))[0]) if audits else {}
     ours: OurCells = {("number 1 (clean)", "mean accuracy"): compute_cell(inputs, overall, "standard")}
     ours |= {(f"number {n}", "mean accuracy"): UNALIGNED for n in range(2, 9)}
 
@@ -220,7 +227,7 @@ def fig16(inputs: DrawingInput) -> ExhibitDrawing:
         """The class that is lowest under most of the conditions; one where several classes are lowest says nothing."""
         if not names:
             raise MissingResult(inputs.why("standard"))
-        found = [class_accuracies(audits[name]) for name in names]
+        found = [means[name] if name in means else class_accuracies(audits[name]) for name in names]
         lowest = [worst_class(one) for one in found if (one == worst_accuracy(one)).sum() == 1]
         if not lowest:
             raise MissingResult("several classes share the lowest accuracy")
@@ -230,17 +237,18 @@ def fig16(inputs: DrawingInput) -> ExhibitDrawing:
         evidence, name = inputs.audit("standard", "gaussian_noise")
         return float(inputs.paper.number(int(np.nanargmax(in_flow(count_confusions(evidence, name)))))), NAN, NAN
 
-    ours["adversarial", "most vulnerable class"] = value_or_reason(
-        lambda: weakest([n for n in audits if n.startswith("pgd")])
-    )
-    ours["most corruptions", "most vulnerable class"] = value_or_reason(
-        lambda: weakest([n for n in audits if n in CORRUPTIONS])
-    )
+    ours["adversarial", "most vulnerable class"] = value_or_reason(lambda: weakest([soft] if soft else []))
+    ours["most corruptions", "most vulnerable class"] = value_or_reason(lambda: weakest(list(means)))
     ours["Gaussian noise", "class that attracts predictions"] = value_or_reason(attracts)
+    for name, profile in means.items():
+        row = f"{name}, mean over severities"
+        ours[row, "mean accuracy"] = 100 * float(np.nanmean(profile)), NAN, NAN
+        ours[row, "most vulnerable class"] = value_or_reason(partial(weakest, [name]))
     for name, audited in audits.items():
         ours[name, "mean accuracy"] = overall(values.pair_alone(audited))
         ours[name, "most vulnerable class"] = value_or_reason(partial(weakest, [name]))
-    return draw_conditions(inputs, "standard", "by condition") + ExhibitDrawing(ours=ours)
+    shown = {name: one for name, one in audits.items() if name in ("clean", soft, *CORRUPTIONS)}
+    return draw_conditions(inputs, "standard", "by condition", shown=shown) + ExhibitDrawing(ours=ours)
 
 
 TITLES = {

@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from leastwise.papers.benz2021.exhibits import CORRUPTIONS, PROTOCOL_SETS
+from leastwise.papers.benz2021.conditions import find_soft_attack, list_severities
+from leastwise.papers.benz2021.exhibits import CAT, PROTOCOL_SETS
 from leastwise.papers.claims.agreement import (
     ARCHITECTURES_AGREE,
-    CONFUSIONS_ARE_MUTUAL,
     ROBUST_NETWORKS_AGREE_MORE,
     TRAININGS_AGREE,
+    profiles_agree,
     robust_agree_more,
 )
 from leastwise.papers.claims.base import ClaimFinding
@@ -18,17 +19,22 @@ from leastwise.papers.claims.spread import (
     CLASSES_DIFFER,
     CORRUPTIONS_CHANGE_WEAKEST_CLASS,
     FAIR_WEIGHTS_NARROW_SPREAD,
+    IMPORTANT_CLASS_COSTS_AVERAGE,
     TRAINING_WIDENS_SPREAD,
+    classes_differ,
+    fair_weights_cost_little,
     fair_weights_narrow,
     weakest_class_changes,
+    weight_costs_average,
+    weight_lifts_its_class,
 )
 from leastwise.papers.judge import (
     VerdictRule,
+    confusion_rules,
     judge_class_differences,
-    judge_confusions,
     judge_profiles,
-    judge_widening,
     one_word_cases,
+    widening_rules,
 )
 from leastwise.papers.recipes import Measured
 from leastwise.papers.results import ExhibitResults, MissingResult
@@ -83,66 +89,105 @@ def judge_robust_agreement(view: ExhibitResults) -> tuple[ClaimFinding, ...]:
     return robust_agree_more(np.stack(standard), np.stack([view.profile(role) for role in view.roles]))
 
 
+def judge_soft_differences(view: ExhibitResults, role: str, _: str) -> tuple[ClaimFinding, ...]:
+    """Whether classes differ under the radius that leaves about 60 %."""
+    return classes_differ(*find_soft_attack(view.audits(role)))
+
+
+def judge_same_classes(view: ExhibitResults, data: str) -> tuple[ClaimFinding, ...]:
+    """Standard and adversarial training on all test images where an exhibit has them: what is followed has fewer."""
+    whole = view.of("tian2021/table5")
+    try:
+        profiles = [whole.profile(f"{data}, {kind}") for kind in KINDS]
+    except (KeyError, MissingResult):
+        profiles = [view.profile(f"{data} {kind}") for kind in KINDS]
+    return profiles_agree(np.stack(profiles))
+
+
 def judge_fair_weights(view: ExhibitResults, base: str, attack: str) -> tuple[ClaimFinding, ...]:
-    """What fair weights do to the spread and to the average of a training."""
-    evidence, name = view.audit(base, attack)
-    return fair_weights_narrow(evidence, view.audit(f"{base} fair", attack)[0], name)
+    """What fair weights do to the spread of a training."""
+    return fair_weights_narrow(view.pair((base, attack), (f"{base} fair", attack)))
+
+
+def judge_fair_cost(view: ExhibitResults, base: str) -> tuple[ClaimFinding, ...]:
+    """What fair weights cost on average, where the paper calls it small."""
+    return fair_weights_cost_little(view.pair((base, "clean"), (f"{base} fair", "clean")))
+
+
+def judge_important_class(view: ExhibitResults) -> tuple[ClaimFinding, ...]:
+    """Whether a larger weight lifts cat."""
+    return weight_lifts_its_class({float(role): view.audit(role) for role in view.roles}, view.cls(CAT))
+
+
+def judge_importance_cost(view: ExhibitResults) -> tuple[ClaimFinding, ...]:
+    """Whether a larger weight of cat lowers the average."""
+    return weight_costs_average({float(role): view.audit(role) for role in view.roles})
 
 
 def judge_weakest_class(view: ExhibitResults, role: str) -> tuple[ClaimFinding, ...]:
-    """Whether another class is the weakest under corruptions."""
+    """Whether another class is the weakest under most corruptions, means over the severities that were run."""
     evidence, clean = view.audit(role)
-    corrupted = [name for _, name in view.audits(role) if name in CORRUPTIONS]
-    return weakest_class_changes(evidence, clean, corrupted)
+    return weakest_class_changes(evidence, clean, list_severities(evidence))
+
+
+def judge_weakest_class_at_three(view: ExhibitResults, role: str, severity: str) -> tuple[ClaimFinding, ...]:
+    """The same at one severity."""
+    evidence, clean = view.audit(role)
+    wanted = {name: [f"{name}:{severity[-1]}"] for name in list_severities(evidence)}
+    return weakest_class_changes(evidence, clean, wanted)
 
 
 FIG9 = ("standard resnet50-imagenet", "robust-l2-3.0 resnet50-imagenet")
 KINDS = ("standard", "adversarial")
-ATTACKS = ("pgd", "clean")
+NARROWER, CHEAP = FAIR_WEIGHTS_NARROW_SPREAD.parts
+LIFTS, LOWERS = IMPORTANT_CLASS_COSTS_AVERAGE.parts
 RULES: tuple[VerdictRule, ...] = (
-    VerdictRule(CLASSES_DIFFER, "benz2021/fig1", judge_class_differences, one_word_cases("standard")),
-    VerdictRule(CLASSES_DIFFER, "benz2021/fig2", judge_class_differences, one_word_cases("adversarial")),
+    VerdictRule(CLASSES_DIFFER, "benz2021/fig1", judge_class_differences, (("standard", "clean"),)),
+    VerdictRule(CLASSES_DIFFER, "benz2021/fig1", judge_soft_differences, (("standard", "soft attack"),)),
     VerdictRule(
-        TRAINING_WIDENS_SPREAD,
-        "benz2021/fig2",
-        judge_widening,
-        tuple(("benz2021/fig1", *KINDS, attack) for attack in ATTACKS),
+        CLASSES_DIFFER, "benz2021/fig2", judge_class_differences, (("adversarial", "clean"), ("adversarial", "pgd"))
     ),
+    *widening_rules(TRAINING_WIDENS_SPREAD, "benz2021/fig2", (("benz2021/fig1", *KINDS),)),
     VerdictRule(ARCHITECTURES_AGREE, "benz2021/fig3", judge_one_data_set, one_word_cases("mnist", "svhn")),
     VerdictRule(ARCHITECTURES_AGREE, "benz2021/fig4", judge_one_data_set, one_word_cases("cifar10", "cifar100")),
     VerdictRule(ARCHITECTURES_AGREE, "benz2021/fig5", judge_one_data_set, one_word_cases("tiny-imagenet", "standard")),
     VerdictRule(ARCHITECTURES_AGREE, "benz2021/fig6", judge_profiles),
-    VerdictRule(TRAINING_WIDENS_SPREAD, "benz2021/fig9", judge_widening, (("benz2021/fig9", *FIG9, "clean"),)),
+    *widening_rules(TRAINING_WIDENS_SPREAD, "benz2021/fig9", (("benz2021/fig9", *FIG9),))[:1],
     VerdictRule(TRAININGS_AGREE, "benz2021/fig9", judge_profiles),
     VerdictRule(ARCHITECTURES_AGREE, "benz2021/fig11", judge_profiles),
     VerdictRule(ROBUST_NETWORKS_AGREE_MORE, "benz2021/fig11", judge_robust_agreement),
-    VerdictRule(CONFUSIONS_ARE_MUTUAL, "benz2021/fig12", judge_confusions, (("standard", "clean"),)),
-    VerdictRule(CONFUSIONS_ARE_MUTUAL, "benz2021/fig13", judge_confusions, (("standard", "clean"),)),
+    *confusion_rules("benz2021/fig12", (("standard", "clean"),)),
+    *confusion_rules("benz2021/fig13", (("standard", "clean"),)),
     VerdictRule(ARCHITECTURES_AGREE, "benz2021/fig14", judge_construction, one_word_cases("matched", "targeted_set")),
     VerdictRule(
         FAIR_WEIGHTS_NARROW_SPREAD,
         "benz2021/fig15",
         judge_fair_weights,
         (("standard", "clean"), ("adversarial", "clean"), ("adversarial", "pgd")),
+        NARROWER,
     ),
+    VerdictRule(FAIR_WEIGHTS_NARROW_SPREAD, "benz2021/fig15", judge_fair_cost, one_word_cases("standard"), CHEAP),
+    VerdictRule(IMPORTANT_CLASS_COSTS_AVERAGE, "benz2021/table1", judge_important_class, part=LIFTS),
+    VerdictRule(IMPORTANT_CLASS_COSTS_AVERAGE, "benz2021/table1", judge_importance_cost, part=LOWERS),
     VerdictRule(CORRUPTIONS_CHANGE_WEAKEST_CLASS, "benz2021/fig16", judge_weakest_class, one_word_cases("standard")),
+    VerdictRule(
+        CORRUPTIONS_CHANGE_WEAKEST_CLASS,
+        "benz2021/fig16",
+        judge_weakest_class_at_three,
+        (("standard", "severity 3"),),
+    ),
     VerdictRule(
         CLASSES_DIFFER,
         "benz2021/protocol",
         judge_class_differences,
-        one_word_cases(*(f"{data} {kind}" for data in PROTOCOL_SETS for kind in KINDS)),
+        tuple((f"{data} {kind}", attack) for data in PROTOCOL_SETS for kind in KINDS for attack in ("clean", "pgd")),
     ),
-    VerdictRule(
+    *widening_rules(
         TRAINING_WIDENS_SPREAD,
         "benz2021/protocol",
-        judge_widening,
-        tuple(
-            ("benz2021/protocol", f"{data} standard", f"{data} adversarial", attack)
-            for data in PROTOCOL_SETS
-            for attack in ATTACKS
-        ),
+        tuple(("benz2021/protocol", f"{data} standard", f"{data} adversarial") for data in PROTOCOL_SETS),
     ),
-    VerdictRule(TRAININGS_AGREE, "benz2021/protocol", judge_one_data_set, one_word_cases(*PROTOCOL_SETS)),
+    VerdictRule(TRAININGS_AGREE, "benz2021/protocol", judge_same_classes, one_word_cases(*PROTOCOL_SETS)),
     VerdictRule(
         CORRUPTIONS_CHANGE_WEAKEST_CLASS,
         "benz2021/protocol",

@@ -1,4 +1,4 @@
-"""Claims about what agrees with what: C3, C4, C5, C6, C16, C17, C19."""
+"""Claims about what agrees with what: C3, C4, C5, C6, C16, C17, C19, C25, C31."""
 
 from collections.abc import Sequence
 
@@ -20,6 +20,7 @@ from leastwise.papers.claims.base import (
     ClaimDecision,
     ClaimFinding,
     above,
+    below,
     bootstrap_statistic,
     share_images,
 )
@@ -27,6 +28,7 @@ from leastwise.statistics.intervals import CONFIDENCE, ClassValues, adjust_holm,
 
 MATRIX_DRAWS = 500
 SHUFFLES = 1999
+LATE = 0.5  # of a training, over which it is looked how much it fluctuates
 LITTLE = 0.5  # a W below it is little agreement
 
 ModelProfiles = Float[np.ndarray, "m k"]
@@ -35,10 +37,10 @@ ModelProfiles = Float[np.ndarray, "m k"]
 def profiles_agree(accuracy: ModelProfiles, seed: int = 0) -> tuple[ClaimFinding, ...]:
     """C3, C4: mean cosine of the deviations of every two models.
 
-    Holds if every pair beats the permutation null after Holm's correction. The interval is a bootstrap over classes.
+    Holds if every pair beats the permutation null after Holm's correction. The interval is the jackknife's.
     """
     p = compare_profiles(accuracy, seed).p[np.triu_indices(len(accuracy), 1)]
-    found = mean_agreement(accuracy, seed=seed)
+    found = mean_agreement(accuracy)
     hardest = float(adjust_holm(p).max())
     verdict: ClaimDecision = (
         "holds" if hardest <= 1 - CONFIDENCE else "does not hold" if found.high < 0 else "undecided"
@@ -55,21 +57,25 @@ def robust_agree_more(
     return (above("difference of mean cosines", found.value, found.low, found.high),)
 
 
-def confusions_are_mutual_and_near(evidence: Evidence, condition: str, groups: Groups = ()) -> tuple[ClaimFinding, ...]:
-    """C6: symmetry of the confusions, and their share inside superclasses against mistakes that fall anywhere."""
+def confusions_are_mutual(evidence: Evidence, condition: str) -> tuple[ClaimFinding, ...]:
+    """C6, first part: symmetry of the confusions."""
     matrix = count_confusions(evidence, condition)
     mutual = measure_symmetry(matrix)
     low, high = symmetry_bounds(matrix, mutual.score)
     sure = mutual.p <= 1 - CONFIDENCE and low > 0
     verdict: ClaimDecision = "holds" if sure else "does not hold" if high < 0 else "undecided"
-    found = [ClaimFinding(f"symmetry of confusions under {condition}", mutual.score, low, high, verdict, mutual.p)]
+    return (ClaimFinding(f"symmetry of confusions under {condition}", mutual.score, low, high, verdict, mutual.p),)
+
+
+def confusions_stay_near(evidence: Evidence, condition: str, groups: Groups = ()) -> tuple[ClaimFinding, ...]:
+    """C6, second part: the share of confusions inside superclasses against mistakes that fall anywhere."""
     groups = groups or evidence.groups
-    if groups:
-        near = count_inside_groups(matrix, groups)
-        least, most = exact_interval(np.array([near.inside]), np.array([near.mistakes]))
-        what = f"share of confusions inside superclasses (by chance {100 * near.expected:.1f} %)"
-        found.append(above(what, near.share, float(least[0]), float(most[0]), threshold=near.expected, unit=PERCENT))
-    return tuple(found)
+    if not groups:
+        raise ValueError("the data have no superclasses")
+    near = count_inside_groups(count_confusions(evidence, condition), groups)
+    least, most = exact_interval(np.array([near.inside]), np.array([near.mistakes]))
+    what = f"share of confusions inside superclasses (by chance {100 * near.expected:.1f} %)"
+    return (above(what, near.share, float(least[0]), float(most[0]), threshold=near.expected, unit=PERCENT),)
 
 
 def symmetry_bounds(matrix: ConfusionMatrix, score: float, seed: int = 0) -> tuple[float, float]:
@@ -89,6 +95,30 @@ def convergence_predicts(train: Sequence[Tally], robustness: ClassValues) -> tup
     """C16: rank correlation of a class's clean training accuracy at the end with its test robustness."""
     found = rank_correlation(measure_convergence(train).final, robustness)
     return (above("rank correlation of convergence and robustness", found.rho, found.low, found.high, p=found.p),)
+
+
+def hard_classes_wobble(train: Sequence[Tally], robustness: ClassValues) -> tuple[ClaimFinding, ...]:
+    """C31: rank correlation of how a class's training accuracy fluctuates late in training with its robustness."""
+    found = rank_correlation(measure_convergence(train, last=LATE).wobble, robustness)
+    return (below("rank correlation of wobble and robustness", found.rho, found.low, found.high, p=found.p),)
+
+
+def same_class_order(profiles: ModelProfiles, seed: int = 0) -> tuple[ClaimFinding, ...]:
+    """C25: Kendall's W of the classes over attacks and defences, p by permuting within each; interval over classes."""
+    if len(profiles) < 2:
+        raise ValueError("an order is compared between two or more: give more of them")
+    value = float(kendall_w(profiles))
+    rng = np.random.default_rng(seed)
+    null = kendall_w(rng.permuted(np.broadcast_to(profiles, (SHUFFLES, *profiles.shape)), axis=-1))
+    p = (1 + int((null >= value - 1e-12).sum())) / (1 + SHUFFLES)
+    rows = rng.integers(0, profiles.shape[1], (SHUFFLES, profiles.shape[1]))
+    drawn = kendall_w(np.moveaxis(profiles[:, rows], 0, 1))
+    low, high = percentile_interval(drawn[~np.isnan(drawn)])
+    verdict: ClaimDecision = (
+        "holds" if p <= 1 - CONFIDENCE and low > LITTLE else "does not hold" if high < LITTLE else "undecided"
+    )
+    what = f"Kendall's W of {profiles.shape[1]} classes over {len(profiles)} attacks and defences"
+    return (ClaimFinding(what, value, low, min(1.0, high), verdict, p),)
 
 
 def same_hard_groups(
@@ -165,7 +195,8 @@ CONFUSIONS_ARE_MUTUAL = Claim(
     ("benz2021", "tian2021"),
     "Confusion is mutual and stays inside superclasses.",
     "correlation of the confusions with their mirror image; share inside against chance",
-    (confusions_are_mutual_and_near,),
+    (confusions_are_mutual, confusions_stay_near),
+    parts=("mutual", "inside superclasses"),
 )
 CONVERGENCE_PREDICTS_ROBUSTNESS = Claim(
     "C16",
@@ -188,6 +219,20 @@ SIMILARITY_PREDICTS_ERROR = Claim(
     "rank correlation over classes",
     (similarity_predicts_error,),
 )
+SAME_CLASS_ORDER = Claim(
+    "C25",
+    ("tian2021",),
+    "The order of the classes is the same under all attacks and defences.",
+    "Kendall's W over attacks and defences",
+    (same_class_order,),
+)
+HARD_CLASSES_WOBBLE = Claim(
+    "C31",
+    ("ahn",),
+    "Hard classes are unstable in training.",
+    "rank correlation of the wobble of training accuracy with robustness",
+    (hard_classes_wobble,),
+)
 
 AGREEMENT_CLAIMS = (
     ARCHITECTURES_AGREE,
@@ -197,4 +242,6 @@ AGREEMENT_CLAIMS = (
     CONVERGENCE_PREDICTS_ROBUSTNESS,
     METHODS_SHARE_HARD_GROUPS,
     SIMILARITY_PREDICTS_ERROR,
+    SAME_CLASS_ORDER,
+    HARD_CLASSES_WOBBLE,
 )

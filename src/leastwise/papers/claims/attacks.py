@@ -1,6 +1,6 @@
-"""Claims about attacks and what they meet: C7 to C13."""
+"""Claims about attacks and what they meet: C7 to C13, C26, C27."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -16,56 +16,112 @@ from leastwise.papers.claims.base import (
     PERCENT,
     POINTS,
     Accuracies,
+    AccuracyStatistic,
     Claim,
+    ClaimDecision,
     ClaimFinding,
+    SharedImages,
     above,
     average,
     below,
     bootstrap_change,
     bootstrap_statistic,
+    deviation,
     share_images,
 )
+from leastwise.papers.claims.trainings import TrainingPair, rises
 from leastwise.statistics.intervals import CONFIDENCE, wilson_interval
 from leastwise.statistics.paired import compare_paired
 
 DRAWS = 1000
+LEAST = 0.001  # accuracies nearer to 0 or 1 have no log-odds to speak of
+UNCHANGED = 0.05
 
 
-def gains_on_weak_classes(weaker: tuple[Evidence, str], stronger: tuple[Evidence, str]) -> tuple[ClaimFinding, ...]:
-    """C7, C8: slope over classes of what the stronger attack gains on how robust a class is; negative if on weak ones.
+def loss_in_points(a: Accuracies) -> "np.ndarray":
+    """What the stronger attack takes beyond the weaker one, in accuracy."""
+    return np.asarray(a[..., 0, :] - a[..., 1, :])
 
-    Robustness is the mean of both attacks (Oldham 1962): a regression on either of them would have its noise on both
-    sides and a slope from that alone.
+
+def relative_loss(a: Accuracies) -> "np.ndarray":
+    """The same as a share of what the weaker attack left."""
+    return loss_in_points(a) / np.maximum(a[..., 0, :], LEAST)
+
+
+def loss_in_log_odds(a: Accuracies) -> "np.ndarray":
+    """The same in log-odds."""
+    odds = np.log(np.clip(a, LEAST, 1 - LEAST) / (1 - np.clip(a, LEAST, 1 - LEAST)))
+    return np.asarray(odds[..., 0, :] - odds[..., 1, :])
+
+
+def slope_on_robustness(loss: Callable[[Accuracies], "np.ndarray"]) -> AccuracyStatistic:
+    """The slope over classes of a loss on how robust a class is: the mean of both attacks (Oldham 1962).
+
+    A regression on either of them would have its noise on both sides and a slope from that alone.
     """
 
     def slope(a: Accuracies, _: "np.ndarray") -> "np.ndarray":
         a = a[..., ~np.isnan(a).all(axis=tuple(range(a.ndim - 1)))]
-        gain, robust = a[..., 0, :] - a[..., 1, :], (a[..., 0, :] + a[..., 1, :]) / 2
+        robust = (a[..., 0, :] + a[..., 1, :]) / 2
         robust = robust - robust.mean(-1, keepdims=True)
-        return np.asarray((gain * robust).sum(-1) / (robust**2).sum(-1))
+        with np.errstate(invalid="ignore"):  # classes that are all alike have no slope: NaN decides nothing
+            return np.asarray((loss(a) * robust).sum(-1) / (robust**2).sum(-1))
 
-    what = f"slope of what {stronger[1]} gains over {weaker[1]} on class robustness"
-    return (below(what, *bootstrap_statistic(share_images(weaker, stronger), slope)),)
+    return slope
 
 
-def temperature_gains_where_smooth(
-    evidence: Evidence, pgd: str, tpgd: str, *, natural: str = "clean", member: int | None = None
-) -> tuple[ClaimFinding, ...]:
-    """C9: Temperature-PGD leaves less accuracy than PGD, and the less the smoother a class's confidence.
+def gains_on_weak_classes(weaker: tuple[Evidence, str], stronger: tuple[Evidence, str]) -> tuple[ClaimFinding, ...]:
+    """C7, C8: slope of what the stronger attack gains, in points; negative if it gains on weak classes.
 
-    `member` is one temperature of a grid: the worst of several attacks image by image would be stronger than PGD even
-    if none of them is.
+    On the images that both attacks saw. Relative losses and log-odds are told beside it and decide nothing.
+    """
+    same = share_images(weaker, stronger)
+    others = [
+        name + f" {value:.2f} [{low:.2f}, {high:.2f}]".replace("-", "−")
+        for name, loss in (("relative", relative_loss), ("in log-odds", loss_in_log_odds))
+        for value, low, high in [bootstrap_statistic(same, slope_on_robustness(loss))]
+    ]
+    most = max(len(evidence.ids) for evidence, _ in (weaker, stronger))
+    fewer = f", on the {len(same.labels):,} images that both saw" if len(same.labels) < most else ""
+    what = f"slope of what {stronger[1]} gains over {weaker[1]} on class robustness{fewer}; {'; '.join(others)}"
+    return (below(what, *bootstrap_statistic(same, slope_on_robustness(loss_in_points))),)
+
+
+def share_with_member(evidence: Evidence, pgd: str, tpgd: str, *, member: int | None) -> tuple[SharedImages, str]:
+    """What PGD and Temperature-PGD, or one temperature of a grid, left right, and what the latter is called.
+
+    The worst of several temperatures image by image would be stronger than PGD even if none of them is.
     """
     same, what = share_images((evidence, pgd), (evidence, tpgd)), tpgd
     if member is not None:
         survived = ((evidence.conditions[tpgd].each >> member) & 1) == 0
         same, what = replace(same, hits=(same.hits[0], survived)), f"{tpgd}, {evidence.members(tpgd)[member]}"
-    a, b = same.accuracies()
+    return same, what
+
+
+def temperature_is_stronger(
+    evidence: Evidence, pgd: str, tpgd: str, *, member: int | None = None
+) -> tuple[ClaimFinding, ...]:
+    """C9, first part: Temperature-PGD leaves less accuracy than PGD."""
+    same, what = share_with_member(evidence, pgd, tpgd, member=member)
+    return (below(f"accuracy under {what} minus under {pgd}", *bootstrap_change(same, average), unit=POINTS),)
+
+
+def temperature_gains_where_smooth(
+    evidence: Evidence, pgd: str, tpgd: str, *, natural: str = "clean", member: int | None = None
+) -> tuple[ClaimFinding, ...]:
+    """C9, second part: it leaves the less, the smoother a class's confidence; classes are the sample."""
+    a, b = share_with_member(evidence, pgd, tpgd, member=member)[0].accuracies()
     found = rank_correlation(b - a, cvc(evidence, natural))
-    return (
-        below(f"accuracy under {what} minus under {pgd}", *bootstrap_change(same, average), unit=POINTS),
-        above("rank correlation of that change with CVC", found.rho, found.low, found.high, p=found.p),
-    )
+    return (above("rank correlation of the change with CVC", found.rho, found.low, found.high, p=found.p),)
+
+
+def temperature_widens_spread(
+    evidence: Evidence, pgd: str, tpgd: str, *, member: int | None = None
+) -> tuple[ClaimFinding, ...]:
+    """C26: the deviation over classes under Temperature-PGD minus that under PGD."""
+    same, what = share_with_member(evidence, pgd, tpgd, member=member)
+    return (above(f"deviation under {what} minus under {pgd}", *bootstrap_change(same, deviation), unit=POINTS),)
 
 
 def confidence_is_smoother(
@@ -87,29 +143,29 @@ def confidence_is_smoother(
     return (below("difference of CVC", difference, difference - half, difference + half),)
 
 
-def homing_is_common_and_pairwise(
-    full: Evidence, without: Mapping[int, Evidence], condition: str
-) -> tuple[ClaimFinding, ...]:
-    """C11: images come home more often without their confound class than without another; and mostly from one class.
-
-    Concentration: of the images of a class that come home, the share of its main confound class, mean over classes. It
-    is compared with what an even spread over the other classes would give, whose largest share is above 1/(k − 1) too.
-    """
+def images_come_home(full: Evidence, without: Mapping[int, Evidence], condition: str) -> tuple[ClaimFinding, ...]:
+    """C11, first part: images come home more often without their confound class than without another."""
     gain = estimate_homing_gain(full, without, condition)
+    what = "coming home minus coming right without another class"
+    return (above(what, gain.value, gain.low, gain.high, unit=POINTS),)
+
+
+def homing_is_pairwise(full: Evidence, without: Mapping[int, Evidence], condition: str) -> tuple[ClaimFinding, ...]:
+    """C11, second part: of the images of a class that come home, the share of its main confound class; their mean.
+
+    It is compared with what an even spread over the other classes would give, whose largest share is above 1/(k − 1).
+    """
     homed = np.nan_to_num(measure_homing(full, without, condition).homed).astype(np.int64)
     homed = homed[homed.sum(1) > 0]
-    coming = above("coming home minus coming right without another class", gain.value, gain.low, gain.high, unit=POINTS)
     if not len(homed):
-        nan = float("nan")
-        return coming, above("share of the main confound class", nan, nan, nan, unit=PERCENT)
+        raise ValueError("no image came home")
     rng = np.random.default_rng(0)
     anywhere = np.full(full.k - 1, 1 / (full.k - 1))
     even = float(np.mean([largest_share(rng.multinomial(n, anywhere, DRAWS)).mean() for n in homed.sum(1)]))
     drawn = np.mean([largest_share(rng.multinomial(row.sum(), row / row.sum(), DRAWS)) for row in homed], axis=0)
     what = f"share of the main confound class (even: {100 * even:.1f} %)"
-    return coming, above(
-        what, float(largest_share(homed).mean()), *percentile_interval(drawn), threshold=even, unit=PERCENT
-    )
+    value = float(largest_share(homed).mean())
+    return (above(what, value, *percentile_interval(drawn), threshold=even, unit=PERCENT),)
 
 
 def largest_share(counts: "np.ndarray") -> "np.ndarray":
@@ -117,13 +173,34 @@ def largest_share(counts: "np.ndarray") -> "np.ndarray":
     return np.asarray(counts.max(-1) / counts.sum(-1))
 
 
-def class_is_lifted(before: Evidence, after: Evidence, condition: str, *, cls: int) -> tuple[ClaimFinding, ...]:
-    """C12: paired difference on the images of one class."""
-    same = share_images((before, condition), (after, condition))
-    rows = same.labels == cls
-    found = compare_paired(same.hits[0][rows], same.hits[1][rows])
-    what = f"change of {before.names[cls]} under {condition}"
-    return (above(what, found.difference, found.low, found.high, p=found.p, unit=POINTS),)
+def class_is_lifted(pair: TrainingPair, *, cls: int) -> tuple[ClaimFinding, ...]:
+    """C12: the accuracy of one class, the second way of training minus the first."""
+
+    def of_class(a: Accuracies, _: "np.ndarray") -> "np.ndarray":
+        return np.asarray(a[..., cls])
+
+    evidence, condition = pair.before[0]
+    return rises(f"change of {evidence.names[cls]} under {condition}", pair.change(of_class))
+
+
+def white_background_helps(before: tuple[Evidence, str], after: tuple[Evidence, str]) -> tuple[ClaimFinding, ...]:
+    """C27, first part: more images withstand the attack on white; the same images and network, paired."""
+    first, second = share_images(before, after).hits
+    found = compare_paired(first, second)
+    return (above("change on white, attacked", found.difference, found.low, found.high, p=found.p, unit=POINTS),)
+
+
+def white_background_spares_natural(
+    before: tuple[Evidence, str], after: tuple[Evidence, str]
+) -> tuple[ClaimFinding, ...]:
+    """C27, second part: natural accuracy changes by less than five points either way."""
+    first, second = share_images(before, after).hits
+    found = compare_paired(first, second)
+    inside = found.low > -UNCHANGED and found.high < UNCHANGED
+    verdict: ClaimDecision = (
+        "holds" if inside else "does not hold" if found.high < -UNCHANGED or found.low > UNCHANGED else "undecided"
+    )
+    return (ClaimFinding("change on white, natural", found.difference, found.low, found.high, verdict, unit=POINTS),)
 
 
 def backgrounds_drive_adversarial_confusion(
@@ -164,7 +241,8 @@ TEMPERATURE_IS_STRONGER = Claim(
     ("tian2021",),
     "Temperature-PGD is stronger than PGD, mostly where confidence is smooth.",
     "paired difference; rank correlation of its classes with CVC",
-    (temperature_gains_where_smooth,),
+    (temperature_is_stronger, temperature_gains_where_smooth),
+    parts=("stronger", "where smooth"),
 )
 ANIMALS_ARE_SMOOTHER = Claim(
     "C10",
@@ -178,13 +256,14 @@ IMAGES_COME_HOME = Claim(
     ("tian2021",),
     "Many misclassified images come home when their confound class is removed, and it is mostly one class.",
     "coming home against coming right without another class; share of the main confound class",
-    (homing_is_common_and_pairwise,),
+    (images_come_home, homing_is_pairwise),
+    parts=("come home", "from one class"),
 )
 SMALL_BETA_OF_DOG_LIFTS_CAT = Claim(
     "C12",
     ("tian2021",),
     "A smaller beta for dog lifts cat.",
-    "paired difference on cats",
+    "difference on cats over seeds",
     (class_is_lifted,),
 )
 BACKGROUNDS_DRIVE_CONFUSION = Claim(
@@ -193,6 +272,21 @@ BACKGROUNDS_DRIVE_CONFUSION = Claim(
     "Backgrounds drive adversarial, not natural, confusion.",
     "share of confusions inside colour groups, attacked minus natural",
     (backgrounds_drive_adversarial_confusion,),
+)
+TEMPERATURE_WIDENS_SPREAD = Claim(
+    "C26",
+    ("tian2021",),
+    "Temperature-PGD widens the spread of the classes.",
+    "paired difference of the deviation over classes",
+    (temperature_widens_spread,),
+)
+WHITE_BACKGROUND_HELPS = Claim(
+    "C27",
+    ("tian2021",),
+    "On a white background more cats withstand the attack, while natural answers stay.",
+    "paired differences on the same cats",
+    (white_background_helps, white_background_spares_natural),
+    parts=("attacked", "natural"),
 )
 
 ATTACKS_CLAIMS = (
@@ -203,4 +297,6 @@ ATTACKS_CLAIMS = (
     IMAGES_COME_HOME,
     SMALL_BETA_OF_DOG_LIFTS_CAT,
     BACKGROUNDS_DRIVE_CONFUSION,
+    TEMPERATURE_WIDENS_SPREAD,
+    WHITE_BACKGROUND_HELPS,
 )

@@ -1,7 +1,7 @@
 """A claim is a statement, a statistic and a test; a test gives findings, each with an interval and a verdict.
 
-Intervals are over images, or over classes where it says so, of the networks at hand. What another training of the same
-recipe would give they do not know: for that, train with several seeds and compare groups.
+What is sampled (images, classes or trainings), on which scale, and how each claim is decided is fixed in
+docs/decisions/0021-claims-on-principle.md.
 """
 
 from collections.abc import Callable, Sequence
@@ -58,6 +58,7 @@ class Claim:
     statement: str
     statistic: str
     tests: tuple[Callable[..., tuple[ClaimFinding, ...]], ...]
+    parts: tuple[str, ...] = ("",)  # what is decided apart: "similarity rises", "variance falls"
 
     @property
     def number(self) -> int:

@@ -20,6 +20,7 @@ TINY = 1e-9  # what rounding errors leave of 0
 HEADER = (
     "claim",
     "statement",
+    "part",
     "exhibit",
     "measured on",
     "scale",
@@ -41,6 +42,7 @@ class ClaimRow:
 
     claim: str
     statement: str
+    part: str
     exhibit: str
     on: str
     scale: str
@@ -87,13 +89,21 @@ class ClaimSummary:
 
 
 def summarise_claims(found: Sequence[ClaimRow]) -> tuple[ClaimSummary, ...]:
-    """How many cases decide each claim, and how."""
-    verdicts: dict[str, dict[tuple[str, str], str]] = {}
+    """How many cases decide each part of each claim, and how."""
+    verdicts: dict[str, dict[str, dict[tuple[str, str], str]]] = {}
     statements = {row.claim: row.statement for row in found}
     for row in found:
-        verdicts.setdefault(row.claim, {})[row.exhibit, row.on] = row.verdict
+        verdicts.setdefault(row.claim, {}).setdefault(row.part, {})[row.exhibit, row.on] = row.verdict
     return tuple(
-        ClaimSummary(claim, statements[claim], count_verdicts(tuple(of.values()))) for claim, of in verdicts.items()
+        ClaimSummary(
+            claim,
+            statements[claim],
+            "; ".join(
+                f"{part}: {count_verdicts(tuple(of.values()))}" if part else count_verdicts(tuple(of.values()))
+                for part, of in parts.items()
+            ),
+        )
+        for claim, parts in verdicts.items()
     )
 
 
@@ -125,7 +135,7 @@ def list_claim_rows(
     """A row for each number that speaks to a claim, in the order of the claims; `inputs` by exhibit."""
     found = []
     for one in sorted(verdicts, key=lambda one: one.claim.number):
-        make = partial(ClaimRow, one.claim.id, one.claim.statement, one.exhibit, one.on, scale)
+        make = partial(ClaimRow, one.claim.id, one.claim.statement, one.part, one.exhibit, one.on, scale)
         verdict = SMOKE if scale == "smoke" else one.verdict
         if not one.findings:
             lacking = SMOKE if scale == "smoke" else NOT_MEASURED
@@ -157,7 +167,10 @@ def claims_csv(found: Sequence[ClaimRow]) -> str:
             p = "" if one.p is None else f"{one.p:.3g}"
             values = [one.what, *map(format_number, scale_to_unit(one)), one.unit.name, p]
         lines.append(
-            [row.claim, row.statement, row.exhibit, row.on, row.scale, *values, row.own, row.verdict, row.why_not]
+            [
+                *(row.claim, row.statement, row.part, row.exhibit, row.on, row.scale),
+                *(*values, row.own, row.verdict, row.why_not),
+            ]
         )
     return csv_text(lines)
 
@@ -168,7 +181,7 @@ def claims_latex(found: Sequence[ClaimRow]) -> str:
         " & ".join(
             escape_symbols(cell)
             for cell in (
-                row.claim,
+                f"{row.claim} {row.part}".strip(),
                 f"{row.exhibit} {row.on}".strip(),
                 row.finding.what if row.finding else row.missing,
                 row.number,
@@ -180,7 +193,7 @@ def claims_latex(found: Sequence[ClaimRow]) -> str:
     )
     scales = ", ".join(sorted({row.scale for row in found}))
     return (
-        f"% needs \\usepackage{{booktabs}}; scale {scales}; 95 % intervals over images or classes, not over trainings\n"
+        f"% needs \\usepackage{{booktabs}}; scale {scales}; 95 % intervals; what is sampled is in docs/decisions/0021\n"
         "\\begin{tabular}{lllll}\n\\toprule\nclaim & measured on & what & value & verdict \\\\\n\\midrule\n"
         f"{body}\\bottomrule\n\\end{{tabular}}\n"
     )

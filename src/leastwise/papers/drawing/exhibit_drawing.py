@@ -32,6 +32,7 @@ class ExhibitDrawing:
     notes: tuple[Note, ...] = ()
     pairs: bool = False  # panels belong together two by two
     units: Mapping[str, str] = field(default_factory=dict)  # of the columns of `ours` that the paper does not print
+    lead: tuple[str, ...] = ()  # columns that stand before the others, so that nobody has to scroll to them
 
     def __add__(self, other: "ExhibitDrawing") -> "ExhibitDrawing":
         return ExhibitDrawing(
@@ -42,6 +43,7 @@ class ExhibitDrawing:
             tuple(dict.fromkeys((*self.notes, *other.notes))),
             self.pairs or other.pairs,
             {**self.units, **other.units},
+            tuple(dict.fromkeys((*self.lead, *other.lead))),
         )
 
 

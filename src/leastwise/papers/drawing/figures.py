@@ -1,6 +1,8 @@
 """The kinds of figures that the papers have, from audits to charts; accuracies in percent."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
@@ -13,16 +15,18 @@ from leastwise.insight.confusion import confusion_rates, count_confusions, keep_
 from leastwise.insight.features import cosines, mean_logits
 from leastwise.insight.superclasses import classes_by_group, rank_groups
 from leastwise.papers.drawing.exhibit_drawing import ExhibitDrawing
-from leastwise.papers.drawing.inputs import DrawingInput, NotShown, class_names, find_audits
+from leastwise.papers.drawing.inputs import DrawingInput, class_names, find_audits
 from leastwise.papers.recipes import Measured
-from leastwise.papers.results import AuditedCondition, MissingResult
+from leastwise.papers.results import AuditedCondition
 from leastwise.report.charts import bars as charts
-from leastwise.report.charts.bars import Bar, Line, class_line_chart, deviation_chart
+from leastwise.report.charts.bars import Bar, deviation_chart
 from leastwise.report.charts.heatmap import NAMED, HeatmapStyle, heatmap
-from leastwise.report.charts.lines import TICKS, Axes, Series, grouped_bar_chart, line_chart
+from leastwise.report.charts.lines import TICKS, Axes, Series, SeriesStyle, grouped_bar_chart, line_chart
 from leastwise.report.figures import CELL, LABELS, LARGEST, MANY, Figure, class_bars, order_by_group, shorten_bars
 
-ENDS = 3  # weakest and strongest classes that a bundle of lines names
+BARS = 4  # of each class, beside each other
+NAN = float("nan")
+DEVIATIONS = HeatmapStyle("class", "points from the class mean", "", digits=0, signed=True)
 COSINES = HeatmapStyle("", "cosine", "", digits=2, signed=True, least_top=1.0)
 SHARES = HeatmapStyle()
 COUNTS = HeatmapStyle(unit="images")
@@ -90,6 +94,8 @@ def deviation_figure(
     axes = Axes("class" if len(keep) <= TICKS else "classes, weakest on average first", "points from the class mean")
     about = f"Class accuracy minus the mean of the classes, {title}."
     few = len(keep) <= TICKS
+    if few and len(series) > BARS:
+        return deviation_map(series, labels, title, what=what)
     spec = (
         grouped_bar_chart(series, labels, axes, about=about, height=280)
         if few
@@ -98,6 +104,26 @@ def deviation_figure(
     return Figure(
         f"Deviations, {title}", f"{plural(len(series), what)}, {plural(len(keep), 'class', 'classes')}", spec, least=520
     )
+
+
+def deviation_map(series: Sequence[Series], labels: Sequence[str], title: str, *, what: str) -> Figure:
+    """More models or conditions than bars can be told apart: a row each, with the number in every cell."""
+    cells = [
+        (one.name, label, NAN if value is None else value)
+        for one in series
+        for label, value in zip(labels, one.y, strict=True)
+    ]
+    about = f"Class accuracy minus the mean of the classes, {title}."
+    told = f"points from the class mean; {plural(len(series), what)}, {plural(len(labels), 'class', 'classes')}"
+    measured = [{label: v for v, label in zip(one.y, labels, strict=True) if v is not None} for one in series]
+    lows = [sorted(row, key=row.__getitem__)[:2] for row in measured]
+    weakest = [low[0] for row, low in zip(measured, lows, strict=True) if low and row[low[0]] < row[low[-1]]]
+    if weakest:
+        most, times = Counter(weakest).most_common(1)[0]
+        told = f"{told}; {most} is weakest in {times} of {len(series)}"
+    rows = [one.name for one in series]
+    spec = heatmap(cells, rows, labels, style=replace(DEVIATIONS, down=what), about=about)
+    return Figure(f"Deviations, {title}", told, spec, least=130 + 40 * len(labels))
 
 
 def cosine_figure(names: Sequence[str], accuracy: Float[np.ndarray, "m k"], title: str) -> Figure:
@@ -202,6 +228,7 @@ def confusion_figure(
         busiest = sorted(order, key=lambda c: -int(wrong[c].sum()))[:LARGEST]
         order, told = [c for c in order if c in set(busiest)], f"{told}; the {LARGEST} classes with most mistakes"
     firsts = order_by_group(order, evidence.groups)[1] if by_groups else []
+    groups = name_groups(order, evidence) if by_groups else {}
     return matrix_figure(
         evidence.names,
         values,
@@ -211,8 +238,18 @@ def confusion_figure(
         told=told,
         look=COUNTS if counts else SHARES,
         firsts=firsts,
+        groups=groups,
         diagonal=diagonal,
     )
+
+
+def name_groups(order: Sequence[int], evidence: Evidence) -> dict[str, str]:
+    """The name of each superclass by the class in its middle, where classes are in the order of their superclasses."""
+    place = {c: i for i, c in enumerate(order)}
+    members = {
+        name: sorted((c for c in classes if c in place), key=place.__getitem__) for name, classes in evidence.groups
+    }
+    return {evidence.names[some[len(some) // 2]]: name for name, some in members.items() if some}
 
 
 def matrix_figure(
@@ -225,51 +262,20 @@ def matrix_figure(
     told: str,
     look: HeatmapStyle,
     firsts: Sequence[int] = (),
+    groups: Mapping[str, str] = MappingProxyType({}),
     diagonal: bool = True,
 ) -> Figure:
-    """Some rows and columns of a matrix."""
+    """Some rows and columns of a matrix; of very many classes the superclasses have names."""
     cells = [(names[a], names[b], float(values[a, b])) for a in down for b in across if diagonal or a != b]
     if not any(value == value and value for _, _, value in cells):
         told = f"{told}; every cell is 0"
     rows, columns = [names[c] for c in down], [names[c] for c in across]
     least = 130 + 34 * len(across) if len(across) <= 12 else LABELS + CELL * len(across)
     if len(across) > NAMED:
-        told, least = f"{told}; point at a cell for its classes", 560
-    return Figure(
-        title,
-        told,
-        heatmap(cells, rows, columns, style=look, about=title, firsts=[names[c] for c in firsts]),
-        least=least,
-    )
-
-
-def epoch_figure(
-    names: Sequence[str],
-    epochs: Sequence[Tally],
-    title: str,
-    *,
-    told: str,
-    classes: Sequence[int] = (),
-    band: bool = True,
-) -> Figure:
-    """A line per class over the epochs, the ends of the last one named."""
-    table = 100 * np.stack([tally.accuracy.numpy() for tally in epochs])
-    shown = [c for c in classes or range(len(names)) if not np.isnan(table[:, c]).any()]
-    order = sorted(shown, key=lambda c: table[-1, c])
-    few = min(ENDS, max(1, len(order) // 3))
-    kinds = dict.fromkeys(order[:few], "weak") | dict.fromkeys(order[len(order) - few :], "strong")
-    x = tuple(float(e) for e in range(1, len(epochs) + 1))
-    drawn = [Line(names[c], x, tuple(table[:, c].tolist()), kinds.get(c, "other")) for c in shown]
-    drawn.append(Line("mean of these classes", x, tuple(table[:, shown].mean(1).tolist()), "overall"))
-    key = (
-        ("● weakest at the end", ", ".join(names[c] for c in order[:few])),
-        ("◆ dashed", "mean of these classes"),
-        ("■ strongest", ", ".join(names[c] for c in reversed(order[len(order) - few :]))),
-    )
-    spec = class_line_chart(
-        drawn, "epoch", "epoch", about=f"{title}: accuracy of each class over the epochs.", band=band
-    )
-    return Figure(title, f"{told}; {len(shown)} classes", spec, key)
+        told, least = f"{told}; point at a cell for its classes", 640 if groups else 560
+    starts = [names[c] for c in firsts]
+    spec = heatmap(cells, rows, columns, style=look, about=title, firsts=starts, groups=groups)
+    return Figure(title, told, spec, least=least)
 
 
 def class_line_figure(
@@ -279,13 +285,14 @@ def class_line_figure(
     *,
     title: str,
     up: str,
+    ends: tuple[float | None, float | None] = (None, None),
+    styles: Mapping[str, SeriesStyle] = MappingProxyType({}),
     digits: int = 1,
 ) -> Figure:
-    """A line per model over the classes."""
-    labels = inputs.labels(names)
-    made = [Series(role, tuple(values.tolist())) for role, values in series.items()]
-    spec = line_chart(made, Axes("class", up, digits=digits), f"{title}, class by class.", categories=labels)
-    return Figure(title, "", spec)
+    """A line per model over the classes; panels that are compared share the ends of their axes and their styles."""
+    made = [Series(role, tuple(values.tolist()), style=styles.get(role)) for role, values in series.items()]
+    axes = Axes("class", up, *ends, digits=digits)
+    return Figure(title, "", line_chart(made, axes, f"{title}, class by class.", categories=inputs.labels(names)))
 
 
 def group_ranking_figure(tallies: Sequence[Tally], evidence: Evidence, title: str, *, told: str) -> Figure:
@@ -317,32 +324,4 @@ def logit_similarity_figure(inputs: DrawingInput, audited: AuditedCondition, tit
     names = [evidence.names[c] for c in kept]
     return square_heatmap(
         names, found, title, told=f"mean logits, {describe_condition(name)}, each freed of its mean", look=COSINES
-    )
-
-
-def all_classes(k: int) -> Sequence[int]:
-    """Every class of k."""
-    return range(k)
-
-
-def draw_epochs(
-    inputs: DrawingInput,
-    role: str,
-    title: str,
-    *,
-    begin: str,
-    classes: Callable[[int], Sequence[int]] = all_classes,
-    band: bool = False,
-) -> ExhibitDrawing:
-    """After each epoch, under the condition whose name begins so; or why not."""
-    try:
-        evidence, name = inputs.audit(role, begin)
-        each = [tallies[name] for tallies in inputs.result(role).each]
-        if not each:
-            raise MissingResult("its epochs were not kept")
-    except MissingResult as missing:
-        return ExhibitDrawing(notes=(NotShown((title,), str(missing)),))
-    labels = inputs.labels(evidence.names)
-    return ExhibitDrawing(
-        panels=(epoch_figure(labels, each, title, told=f"test images, {name}", classes=classes(evidence.k), band=band),)
     )

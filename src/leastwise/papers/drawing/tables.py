@@ -1,14 +1,15 @@
 """Tables: what the paper printed beside ours, as HTML cells, CSV and LaTeX."""
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mode
 from types import MappingProxyType
 from typing import Any
 
+from leastwise.core.escaping import escape_latex
 from leastwise.papers.drawing.inputs import CellValue, OurCells
 from leastwise.papers.printed import PrintedCell, printed_table
-from leastwise.report.export import csv_text, escape_latex
+from leastwise.report.export import csv_text
 
 UNCOMPARED = "nothing here corresponds to it"
 UNDEFINED = "not defined for these results"
@@ -86,9 +87,16 @@ class ComparisonTable:
 
 
 def make_table(
-    exhibit: str, scale: str, ours: OurCells, *, units: Mapping[str, str] = MappingProxyType({})
+    exhibit: str,
+    scale: str,
+    ours: OurCells,
+    *,
+    units: Mapping[str, str] = MappingProxyType({}),
+    lead: Sequence[str] = (),
 ) -> ComparisonTable | None:
     """Printed rows and columns first, in the paper's order; None where there is no number at all.
+
+    Columns that `lead`, with what is derived from them, stand before all others.
 
     A cell has the unit that is printed, in its place or elsewhere in its column; `units` are of the columns that the
     paper does not have.
@@ -109,7 +117,7 @@ def make_table(
         undefined = not isinstance(value, str) and value[0] != value[0]
         entries[row, column] = TableCell(cell, UNDEFINED if undefined else value, unit, decimals.get(column, 0))
     rows, columns = (tuple(dict.fromkeys(place[i] for place in places)) for i in (0, 1))
-    return ComparisonTable(exhibit, scale, rows, order_columns(columns, known), entries)
+    return ComparisonTable(exhibit, scale, rows, put_first(order_columns(columns, known), lead), entries)
 
 
 def printed_decimals(printed: Mapping[str, Mapping[str, PrintedCell]]) -> dict[str, int]:
@@ -128,6 +136,13 @@ def order_columns(columns: Iterable[str], printed: Container[str]) -> tuple[str,
         own = [p for p in order if p in printed and column not in printed and column.startswith(f"{p} ")]
         order.insert(order.index(own[-1]) + 1 if own else len(order), column)
     return tuple(order)
+
+
+def put_first(columns: Sequence[str], lead: Sequence[str]) -> tuple[str, ...]:
+    """The columns that lead, each with its own such as `CV without noise`, and then the others as they were."""
+    of = {name: [column for column in columns if column == name or column.startswith(f"{name} ")] for name in lead}
+    first = dict.fromkeys(column for some in of.values() for column in some)
+    return tuple(dict.fromkeys((*first, *columns)))
 
 
 def table_csv(made: ComparisonTable) -> str:

@@ -8,8 +8,9 @@ from leastwise.insight.confusion import cvc
 from leastwise.insight.homing import estimate_homing_gain, measure_homing
 from leastwise.jobs.extras import Picture
 from leastwise.jobs.images import read_images
+from leastwise.papers.drawing.epochs import draw_epochs
 from leastwise.papers.drawing.exhibit_drawing import CaptionedImage, Drawings, ExhibitDrawing, encode_png, join_drawings
-from leastwise.papers.drawing.figures import COUNTS, class_line_figure, confusion_figure, draw_epochs, matrix_figure
+from leastwise.papers.drawing.figures import COUNTS, class_line_figure, confusion_figure, matrix_figure
 from leastwise.papers.drawing.inputs import CellValue, DrawingInput, OurCells, explain_missing, find_audits
 from leastwise.papers.drawing.values import class_accuracy, compute_cell, count_taken_for, mcd, overall
 from leastwise.papers.recipes import Measured
@@ -17,6 +18,7 @@ from leastwise.papers.results import MissingResult
 from leastwise.papers.scales import scale
 from leastwise.papers.tian2021.exhibits import ALL_SIX, BETAS_OF_DOG, CAT, DOG, WITHOUT_CLASS, shown_classes
 from leastwise.papers.tian2021.tables import TITLES, of_few_classes, table1, table2, table3, table4, table5
+from leastwise.report.charts.heatmap import NAMED
 from leastwise.report.charts.lines import Axes, Series, grouped_bar_chart
 from leastwise.report.figures import Figure
 
@@ -40,8 +42,13 @@ def fig1(inputs: DrawingInput) -> ExhibitDrawing:
 def fig2(inputs: DrawingInput) -> ExhibitDrawing:
     """Confusions under attack on each data set."""
     audits, notes = find_audits(inputs, ALL_SIX, "pgd")
-    panels = tuple(confusion_figure(inputs, one, TITLES[role], by_groups=True) for role, one in audits.items())
-    return ExhibitDrawing(panels=panels, notes=notes)
+    made = {role: confusion_figure(inputs, one, TITLES[role], by_groups=True) for role, one in audits.items()}
+    large = {role for role, (evidence, _) in audits.items() if evidence.k > NAMED}  # need a row of their own
+    return ExhibitDrawing(
+        tuple(figure for role, figure in made.items() if role not in large),
+        tuple(figure for role, figure in made.items() if role in large),
+        notes=notes,
+    )
 
 
 def fig3a(inputs: DrawingInput) -> ExhibitDrawing:

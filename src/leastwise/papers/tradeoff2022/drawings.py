@@ -1,13 +1,13 @@
 """The figures of the paper on the tradeoff."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 from leastwise.audit.evidence import Evidence
 from leastwise.insight.accuracy_drop import drop_shares, joint_share
 from leastwise.insight.confusion import entropy
-from leastwise.insight.features import cosines, inter_class_similarity, intra_class_variance
+from leastwise.insight.features import cosines, inter_class_similarity
 from leastwise.papers.claims.base import SharedImages, share_images
 from leastwise.papers.drawing.exhibit_drawing import Drawings, ExhibitDrawing, join_drawings
 from leastwise.papers.drawing.figures import class_accuracies, class_line_figure
@@ -24,9 +24,10 @@ from leastwise.papers.drawing.inputs import (
 from leastwise.papers.drawing.values import class_accuracy, compute_cell, overall
 from leastwise.papers.results import AuditedCondition, MissingResult
 from leastwise.papers.tradeoff2022.exhibits import BIRD, CAR, CAT, OTHERS
+from leastwise.papers.tradeoff2022.shapes import draw_shapes
 from leastwise.papers.tradeoff2022.tables import draw_averages, table1, table4, table5
 from leastwise.report.charts.bars import Bar, deviation_chart
-from leastwise.report.charts.lines import Axes, Point, Series, line_chart, scatter_chart
+from leastwise.report.charts.lines import Axes, Point, Series, SeriesStyle, line_chart, plane_chart
 from leastwise.report.figures import Figure
 
 NAN = float("nan")
@@ -38,10 +39,10 @@ NO_FALL = "accuracy did not fall on the whole, so there is nothing to share"
 
 
 def error_figure(inputs: DrawingInput, audits: Mapping[str, AuditedCondition], title: str) -> Figure:
-    """The error of each class, a line for each audit."""
+    """The error of each class, a line for each audit; panels side by side have the same axes."""
     names = next(iter(audits.values()))[0].names
     series = {role: 100 * (1 - class_accuracies(one)) for role, one in audits.items()}
-    return class_line_figure(inputs, names, series, title=title, up="error in %")
+    return class_line_figure(inputs, names, series, title=title, up="error in %", ends=(0.0, 100.0))
 
 
 def fig1ab(inputs: DrawingInput) -> ExhibitDrawing:
@@ -89,40 +90,6 @@ def fig1c(inputs: DrawingInput) -> ExhibitDrawing:
     return ExhibitDrawing((Figure(title, "from ST to PGD-AT; shares add up to 100 %", spec),), ours=ours, notes=notes)
 
 
-def draw_shapes(inputs: DrawingInput, roles: Sequence[str], suffix: str = "") -> ExhibitDrawing:
-    """Similarity and variance of features, a line for each model over the classes."""
-    similar, varied, pooled = {}, {}, {}
-    missing: dict[str, list[str]] = {}
-    names: tuple[str, ...] = ()
-    for role in roles:
-        try:
-            found = inputs.moments(role)
-            similar[role] = inter_class_similarity(found.means)
-            varied[role], pooled[role] = intra_class_variance(found), intra_class_variance(found, pooled=True)
-            names = inputs.audit(role)[0].names
-        except MissingResult as reason:
-            missing.setdefault(str(reason), []).append(role)
-    if not names:
-        return ExhibitDrawing(notes=explain_missing(missing))
-    drawn = (
-        class_line_figure(
-            inputs,
-            names,
-            similar,
-            title=f"Inter-class similarity{suffix}",
-            up="largest cosine with another class",
-            digits=3,
-        ),
-        class_line_figure(
-            inputs, names, varied, title=f"Intra-class variance{suffix}", up="variance, mean over dimensions", digits=4
-        ),
-        class_line_figure(
-            inputs, names, pooled, title=f"Intra-class variance, pooled{suffix}", up="variance of all numbers", digits=4
-        ),
-    )
-    return ExhibitDrawing(drawn, notes=explain_missing(missing))
-
-
 def plane_figure(inputs: DrawingInput, role: str, title: str) -> Figure:
     """Features in two dimensions; of each class as many points as can be told apart."""
     found = inputs.result(role)
@@ -133,8 +100,8 @@ def plane_figure(inputs: DrawingInput, role: str, title: str) -> Figure:
     drawn = [
         Point(float(found.plane[i, 0]), float(found.plane[i, 1]), labels[int(found.evidence.labels[i])]) for i in rows
     ]
-    told = f"at most {PER_CLASS} test images of a class"
-    spec = scatter_chart(drawn, Axes("first feature", "second feature"), f"{title}: features of the test images.")
+    told = f"at most {PER_CLASS} test images of a class; rays go from the origin to the means of the classes"
+    spec = plane_chart(drawn, Axes("first feature", "second feature"), f"{title}: features of the test images.")
     return Figure(title, told, spec)
 
 
@@ -240,7 +207,7 @@ def fig7(inputs: DrawingInput) -> ExhibitDrawing:
     lacking: dict[str, list[str]] = {}
     most = NAN
     for role in inputs.roles:
-        for what, begin in (("clean", "clean"), ("adversarial", "pgd")):
+        for what, begin in ENTROPY_KINDS.items():
             try:
                 evidence, name = inputs.audit(role, begin)
             except MissingResult as missing:
@@ -251,32 +218,43 @@ def fig7(inputs: DrawingInput) -> ExhibitDrawing:
             ours[role, f"mean entropy, {what}"] = mean_entropy(evidence, name)
             each = [one[name] for one in inputs.result(role).entropies if name in one]
             if each:
-                series.append(Series(f"{role}, {what}", tuple(each), tuple(float(e + 1) for e in range(len(each)))))
+                epochs = tuple(float(e + 1) for e in range(len(each)))
+                series.append(Series(f"{role}, {what}", tuple(each), epochs, entropy_styles(inputs)[f"{role}, {what}"]))
             else:
                 notes.append(f"Entropies of the epochs of {role} were not kept: those of the network are in the table.")
     ours["ten classes", "largest entropy"] = (most, NAN, NAN) if most == most else inputs.why(inputs.roles[0])
     panels: tuple[Figure, ...] = ()
     if series:
         axes = Axes("epoch", "entropy in nats", lowest=0.0, rule=(most, "ln k, the most there can be"), digits=3)
-        told = f"dashed: ln k = {most:.3f}, the most there can be"
+        told = f"line at ln k = {most:.3f}, the most there can be; dashed: under attack"
         panels = (Figure("Mean entropy on test images", told, line_chart(series, axes, "Entropy over the epochs.")),)
     classes = class_entropies(inputs)
     every: tuple[Note, ...] = tuple(dict.fromkeys((*explain_missing(lacking), *notes)))
     return ExhibitDrawing(panels + classes, ours=ours, notes=every, units=ENTROPY_UNITS)
 
 
-ENTROPY_UNITS = {"mean entropy, clean": "nats", "mean entropy, adversarial": "nats"}
+ENTROPY_KINDS = {"clean": "clean", "adversarial": "pgd"}
+ENTROPY_UNITS = {f"mean entropy, {what}": "nats" for what in ENTROPY_KINDS}
+
+
+def entropy_styles(inputs: DrawingInput) -> dict[str, SeriesStyle]:
+    """In both panels a colour for each training, and dashes under attack."""
+    return {
+        f"{role}, {what}": SeriesStyle(colour, dash, colour + 2 * dash)
+        for colour, role in enumerate(inputs.roles)
+        for dash, what in enumerate(ENTROPY_KINDS)
+    }
 
 
 def class_entropies(inputs: DrawingInput) -> tuple[Figure, ...]:
     """The mean entropy of each class, of the networks that were kept."""
     made = {}
     names: tuple[str, ...] = ()
-    for what, begin in (("clean", "clean"), ("adversarial", "pgd")):
-        audits, _ = find_audits(inputs, inputs.roles, begin)
-        for role, (evidence, name) in audits.items():
-            made[f"{role}, {what}"] = entropy(evidence, name)
-            names = evidence.names
+    for role in inputs.roles:
+        for what, begin in ENTROPY_KINDS.items():
+            for evidence, name in find_audits(inputs, [role], begin)[0].values():
+                made[f"{role}, {what}"] = entropy(evidence, name)
+                names = evidence.names
     return (
         (
             class_line_figure(
@@ -285,6 +263,7 @@ def class_entropies(inputs: DrawingInput) -> tuple[Figure, ...]:
                 made,
                 title="Mean entropy of each class, of the network that was kept",
                 up="nats",
+                styles=entropy_styles(inputs),
                 digits=3,
             ),
         )

@@ -2,7 +2,7 @@
 
 from leastwise.data.classes import CIFAR10
 from leastwise.jobs.images import ImageSet
-from leastwise.papers.exhibit import BN, Exhibit
+from leastwise.papers.exhibit import BN, Exhibit, PaperSetting
 from leastwise.papers.recipes import Measured, PaperThreat, Settings, Trained
 
 BIRD, CAR, CAT = 2, 1, 3
@@ -12,13 +12,19 @@ LEADERBOARD = PaperThreat(8 / 255, 0.007)
 TABLE = ("clean", "pgd20", "cw20", "autoattack")
 FIGURE = ("clean", "pgd10")
 
-TEST_STEP = "the test step of PGD is not given: 0.008"
-CW = "confidence, step and start of C&W-20 are not given: 50, 0.008, uniform"
+TEST_STEP = PaperSetting("the test step of PGD is not given: 0.008", "the test step of PGD is not given: 2/255")
+CW = PaperSetting(
+    "confidence, step and start of C&W-20 are not given: 50, 0.008, uniform",
+    "confidence, step and start of C&W-20 are not given: 50, 2/255, uniform",
+)
 LS = (
     "the convention of label smoothing is not said: 1 − a + a/K on the true class",
     "labels of the adversary under smoothing are not said: hard",
 )
-ON_TEST = "checkpoints are chosen by PGD-20 on the test images, as in the paper; scale lite keeps the last"
+ON_TEST = PaperSetting(
+    "checkpoints are chosen by PGD-20 on the test images, as in the paper",
+    "checkpoints are the last ones, and not chosen by PGD-20 on the test images as in the paper",
+)
 VARIANCE = "the variance of features is not defined: mean over dimensions of the population variance; pooled beside it"
 TWO_D = "whether the layer to two features has a bias is not said: it has"
 
@@ -241,7 +247,9 @@ EXHIBITS = (
         },
         (
             BN,
-            "the paper changes the weights of RST only: the rest, 0.031 in training among it, as in its code",
+            PaperSetting(
+                "the paper changes the weights of RST only: the rest, 0.031 in training among it, as in its code"
+            ),
             "the extra pictures are not to be had any more",
         ),
     ),

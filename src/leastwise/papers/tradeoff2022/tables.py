@@ -4,21 +4,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from leastwise.papers.claims.base import share_images
+from leastwise.papers.claims.base import AccuracyStatistic, average, share_images
+from leastwise.papers.claims.base import worst as worst_of
 from leastwise.papers.drawing.exhibit_drawing import ExhibitDrawing
-from leastwise.papers.drawing.inputs import DrawingInput, Estimate, OurCells, value_or_reason
+from leastwise.papers.drawing.inputs import DrawingInput, Estimate, OurCells, find_audits, value_or_reason
 from leastwise.papers.drawing.values import (
     CellStatistic,
     accuracy_difference,
     compute_cell,
     overall,
     sd_without_noise,
+    statistic_difference,
     worst,
 )
 from leastwise.papers.printed import printed_table
 from leastwise.papers.results import STAND_INS
 
 AA = STAND_INS["autoattack"]
+BEYOND_PGD = "AA minus PGD-20"
 CONDITIONS = {"natural": ("clean",), "PGD-20": ("pgd",), "C&W-20": ("cw2",), "AA": AA}
 
 
@@ -41,23 +44,51 @@ def gain_by_smoothing(inputs: DrawingInput, base: str, begin: tuple[str, ...]) -
 def compute_attacked_table(
     inputs: DrawingInput,
     statistic: CellStatistic,
+    change: AccuracyStatistic,
+    *,
     more: Mapping[str, CellStatistic],
 ) -> ExhibitDrawing:
-    """A statistic of each role under each attack, and further ones in columns of their own."""
+    """A statistic of each role under each attack, and further ones in columns of their own.
+
+    AutoAttack may have seen fewer images than PGD: its `change` from it is on those that both saw.
+    """
     ours: OurCells = {}
     for role in inputs.roles:
         for column, begin in CONDITIONS.items():
             ours[role, column] = compute_cell(inputs, statistic, role, *begin)
+        ours[role, BEYOND_PGD] = value_or_reason(partial(compare_with_pgd, inputs, role, change))
         for name, of in more.items():
             for column, begin in CONDITIONS.items():
                 ours[role, f"{column}, {name}"] = compute_cell(inputs, of, role, *begin)
-    return ExhibitDrawing(ours=ours)
+    return ExhibitDrawing(ours=ours, notes=describe_images(inputs), units={BEYOND_PGD: "points"})
+
+
+def compare_with_pgd(inputs: DrawingInput, role: str, statistic: AccuracyStatistic) -> Estimate:
+    """A statistic under AutoAttack minus that under PGD, of the images that both saw."""
+    return statistic_difference(share_images(inputs.audit(role, "pgd"), inputs.audit(role, *AA)), statistic)
+
+
+def describe_images(inputs: DrawingInput) -> tuple[str, ...]:
+    """That AutoAttack saw fewer images than the other attacks, where it did."""
+    seen: dict[str, list[int]] = {}
+    for role in inputs.roles:
+        for name, begin in (("AA", AA), ("PGD-20", ("pgd",))):
+            for evidence, _ in find_audits(inputs, [role], *begin)[0].values():
+                seen.setdefault(name, []).append(len(evidence.ids))
+    few, many = max(seen.get("AA", [0])), max(seen.get("PGD-20", [0]))
+    if not few or few >= many:
+        return ()
+    return (
+        f"AA is of {few:,} images, the other columns of {many:,}: they are not to be compared as they stand. "
+        f"`{BEYOND_PGD}` is on the images that both saw.",
+    )
 
 
 def table4(inputs: DrawingInput) -> ExhibitDrawing:
     """The lowest class of each condition, and the deviation over all classes without noise."""
+    made = compute_attacked_table(inputs, worst, worst_of, more={"class SD without noise": sd_without_noise})
     units = {f"{column}, class SD without noise": "points" for column in CONDITIONS}
-    return replace(compute_attacked_table(inputs, worst, {"class SD without noise": sd_without_noise}), units=units)
+    return replace(made, units={**made.units, **units})
 
 
 BY_OTHERS = "from others' reports: not trained here"
@@ -75,4 +106,4 @@ def table5(inputs: DrawingInput) -> ExhibitDrawing:
 
 def draw_averages(inputs: DrawingInput) -> ExhibitDrawing:
     """The overall accuracy of each role under each attack."""
-    return compute_attacked_table(inputs, overall, {})
+    return compute_attacked_table(inputs, overall, average, more={})

@@ -1,7 +1,9 @@
 """A rectangle of numbers as a Vega-Lite specification: confusions in percent or counts, cosines."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import altair as alt
@@ -42,9 +44,11 @@ def heatmap(
     style: HeatmapStyle,
     about: str,
     firsts: Sequence[str] = (),
+    groups: Mapping[str, str] = MappingProxyType({}),
 ) -> Spec:
     """Cells from row to column; `firsts` begin a superclass and get a line before them.
 
+    Of more rows than can have names, `groups` are the superclasses, each by the class beside which its name stands.
     Missing cells stay empty, and of shares and counts those of 0 too; a cosine of 0 is a number like any other.
     """
     size, step = max(len(rows), len(columns)), row_height(len(rows))
@@ -54,7 +58,7 @@ def heatmap(
         alt.Tooltip("to:N", title=style.across),
         alt.Tooltip("value:Q", title=style.unit, format=f".{style.digits + 1}f" if style.digits < 2 else ".3f"),
     ]
-    base = alt.Chart().encode(**name_axes(rows, columns, style))
+    base = alt.Chart().encode(**name_axes(rows, columns, style, groups=groups))
     strength = "abs(datum.value)" if style.signed else "datum.value"
     shade = alt.Opacity("strength:Q", scale=alt.Scale(domain=[0, top], range=[0.04, 1], clamp=True), legend=None)
     square = list(rows) == list(columns)
@@ -92,17 +96,21 @@ def cell_values(cells: Sequence[tuple[str, str, float]], style: HeatmapStyle) ->
     ]
 
 
-def name_axes(rows: Sequence[str], columns: Sequence[str], style: HeatmapStyle) -> dict[str, Any]:
-    """Both axes, with names where they can be read."""
+def name_axes(
+    rows: Sequence[str], columns: Sequence[str], style: HeatmapStyle, *, groups: Mapping[str, str]
+) -> dict[str, Any]:
+    """Both axes, with names where they can be read: of the classes, or else of their superclasses."""
     size = max(len(rows), len(columns))
     shared: dict[str, Any] = {
         "grid": False,
-        "labels": size <= NAMED,
+        "labels": size <= NAMED or bool(groups),
         "labelOverlap": False,
         "labelFontSize": 12 if size <= NUMBERED else 10,
     }
+    if size > NAMED and groups:
+        shared |= {"values": list(groups), "labelExpr": f"{json.dumps(dict(groups))}[datum.label]"}
     angle = -90 if len(columns) > 4 else 0
-    across = alt.Axis(title=style.across, orient="top", labelAngle=angle, labelLimit=150, **shared)
+    across = alt.Axis(title=style.across, orient="top", labelAngle=angle, labelLimit=180, **shared)
     down = alt.Axis(title=style.down or None, labelLimit=180, **shared)
     return {
         "x": alt.X("to:N", sort=list(columns), scale=alt.Scale(domain=list(columns)), axis=across),

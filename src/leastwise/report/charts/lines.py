@@ -5,7 +5,7 @@ A series is told from the others by colour, by the dashes of its line and by the
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import altair as alt
 
@@ -18,6 +18,14 @@ FEW = 8  # places on an axis that all get a tick
 TICKS = 24  # more categories than this are numbered instead of named
 
 
+class SeriesStyle(NamedTuple):
+    """The numbers of a series' colour, dashes and shape."""
+
+    colour: int
+    dash: int
+    shape: int
+
+
 @dataclass(frozen=True)
 class Series:
     """`x` are numbers, or nothing where the chart has categories; a missing value is None."""
@@ -25,7 +33,7 @@ class Series:
     name: str
     y: tuple[float | None, ...]
     x: tuple[float, ...] = ()
-    style: tuple[int, int] | None = None  # number of its colour and of its dashes, where they mean something
+    style: SeriesStyle | None = None  # where it means something, or has to be the same in several charts
 
 
 @dataclass(frozen=True)
@@ -53,20 +61,26 @@ def legend(names: Sequence[str]) -> alt.Legend | None:
     columns = 4 if longest < 10 else 3 if longest < 16 else 2 if longest < 26 else 1
     if columns > 2 and len(names) % columns == 1 and len(names) % (columns - 1) == 0:
         columns -= 1  # two rows of two instead of three and one
-    return alt.Legend(title=None, orient="bottom", columns=columns, labelLimit=320, symbolSize=70)
+    # Without an outline: dashes around a symbol would blur its shape.
+    return alt.Legend(title=None, orient="bottom", columns=columns, labelLimit=320, symbolSize=70, symbolStrokeWidth=0)
 
 
-def series_channels(names: Sequence[str], styles: Sequence[tuple[int, int] | None] = ()) -> dict[str, Any]:
+def usual_style(place: int) -> SeriesStyle:
+    """Of the series at a place among all."""
+    return SeriesStyle(place, place // 2, place)
+
+
+def series_channels(names: Sequence[str], styles: Sequence[SeriesStyle | None] = ()) -> dict[str, Any]:
     """Colour, dash and shape of each series; one legend for all three."""
     count, shown = len(names), legend(names)
     if shown is None:
         return {"color": alt.value(COLOURS[0]), "shape": alt.value(SHAPES[0]), "strokeDash": alt.value([1, 0])}
     domain = list(names)
-    given = [style or (i, i // 2) for i, style in enumerate(styles or [None] * count)]
+    given = [style or usual_style(i) for i, style in enumerate(styles or [None] * count)]
     every: dict[str, list[Any]] = {
-        "color": [COLOURS[colour % len(COLOURS)] for colour, _ in given],
-        "shape": [SHAPES[colour % len(SHAPES)] for colour, _ in given],
-        "strokeDash": [DASHES[dash % len(DASHES)] for _, dash in given],
+        "color": [COLOURS[one.colour % len(COLOURS)] for one in given],
+        "shape": [SHAPES[one.shape % len(SHAPES)] for one in given],
+        "strokeDash": [DASHES[one.dash % len(DASHES)] for one in given],
     }
     channels = {"color": alt.Color, "shape": alt.Shape, "strokeDash": alt.StrokeDash}
     return {
@@ -187,6 +201,51 @@ class Point:
     y: float
     group: str
     label: str = ""  # written beside it
+
+
+PLANE = 340  # pixels of each side of a plane
+
+
+def plane_chart(given: Sequence[Point], axes: Axes, about: str, *, size: int = 14) -> Spec:
+    """Points as directions: both axes alike, the origin drawn, and a ray from it to the mean of each group.
+
+    A unit has as many pixels across as up, so that an angle on the screen is the angle of the features.
+    """
+    groups = list(dict.fromkeys(point.group for point in given))
+    apart = series_channels(groups)
+    values = [{"x": four_digits(p.x), "y": four_digits(p.y), "series": p.group} for p in given]
+    lowest, highest = (
+        min(0.0, *(v for p in given for v in (p.x, p.y))),
+        max(0.0, *(v for p in given for v in (p.x, p.y))),
+    )
+    margin = 0.04 * (highest - lowest or 1.0)
+    scale = alt.Scale(domain=[four_digits(lowest - margin), four_digits(highest + margin)], nice=False, zero=False)
+
+    def axis(channel: Any, field: str, title: str) -> Any:
+        return channel(field, scale=scale, axis=alt.Axis(title=title, grid=False, tickCount=5, format=NUMBERS))
+
+    x, y = axis(alt.X, "x:Q", axes.across), axis(alt.Y, "y:Q", axes.up)
+    cross = alt.Chart(alt.InlineData(values=[{"x": 0, "y": 0}]))
+    axis_line = cross.mark_rule(color="var(--line-strong)", strokeWidth=1)
+    means = alt.Chart().transform_aggregate(x="mean(x)", y="mean(y)", groupby=["series"]).transform_calculate(o="0")
+    tip = [
+        alt.Tooltip("series:N", title="class"),
+        alt.Tooltip("x:Q", title=axes.across),
+        alt.Tooltip("y:Q", title=axes.up),
+    ]
+    layers = [
+        axis_line.encode(x=x),
+        axis_line.encode(y=y),
+        means.mark_rule(strokeWidth=1.4).encode(
+            x=alt.X("o:Q", scale=scale), y=alt.Y("o:Q", scale=scale), x2="x:Q", y2="y:Q", color=apart["color"]
+        ),
+        alt.Chart()
+        .mark_point(filled=True, size=size, opacity=0.75)
+        .encode(x=x, y=y, color=apart["color"], shape=apart["shape"], tooltip=tip),
+        cross.mark_point(shape="cross", filled=True, size=90, color="var(--ink)", opacity=1).encode(x=x, y=y),
+    ]
+    made = finish_chart(layers, values, height=PLANE, about=about)
+    return made | {"width": PLANE, "autosize": {"type": "pad", "contains": "padding"}}
 
 
 def scatter_chart(given: Sequence[Point], axes: Axes, about: str, *, height: int = 300, size: int = 14) -> Spec:

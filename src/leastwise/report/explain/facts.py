@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from scipy.special import bdtrc
 
-from leastwise.audit.evidence import Evidence
+from leastwise.audit.evidence import EXPLAIN_FILE, Evidence
 from leastwise.core.counts import Tally
 from leastwise.core.files import finite_or_none, with_nulls
 from leastwise.insight.accuracy_drop import drop_shares, joint_share
@@ -20,10 +20,10 @@ from leastwise.insight.dynamics import measure_overfitting
 from leastwise.insight.explain import Explanation, explain_classes
 from leastwise.insight.features import Moments, inter_class_similarity, intra_class_variance, most_similar
 from leastwise.insight.homing import estimate_homing_gain, measure_homing
+from leastwise.jobs.claims import ANSWERS, digest_answers
 from leastwise.report.condition_stats import clean_conditions, find_attackers_pick
 
 SCHEMA = 2
-EXPLAIN_FILE = "explain.json"
 SQUARES = 200  # classes up to which whole matrices are written
 PER_CLASS = 60  # points of a class in a plane
 EXTREMES = 5  # most and least robust images of each class
@@ -213,6 +213,15 @@ def homing_facts(evidence: Evidence, without: Mapping[int, Evidence], condition:
     }
 
 
+def has_counts(side: Mapping[str, Any], kind: str) -> bool:
+    """Whether images were counted; versions before 0.2 called robust what was trained on, and it is not taken."""
+    return (
+        kind in side
+        and sum(side[kind]["n"]) > 0
+        and not (kind == "robust" and "loss" in side and "attacked" not in side)
+    )
+
+
 def overfitting_facts(folder: Path) -> dict[str, Any]:
     """Class-wise overfitting from the record of a training: of its test or its validation images, whichever were
     looked at more often; under attack if both sides were attacked, and else without.
@@ -223,10 +232,8 @@ def overfitting_facts(folder: Path) -> dict[str, Any]:
         part = max(("test", "valid"), key=lambda name: sum(name in line for line in lines))
         seen = [line for line in lines if part in line]
         sides = seen, [line[part] for line in seen]
-        kind = next(
-            (k for k in ("robust", "clean") if all(sum(one[k]["n"]) for some in sides for one in some)), "nothing"
-        )
-        train, test = ([read_tally(one[kind]) for one in some] for some in sides) if kind != "nothing" else ([], [])
+        kind = next((k for k in ("robust", "clean") if all(has_counts(one, k) for some in sides for one in some)), "")
+        train, test = ([read_tally(one[kind]) for one in some] for some in sides) if kind else ([], [])
     except (OSError, ValueError, KeyError, TypeError):
         raise ValueError(
             f"there is no record of a training in {folder}: give a folder that `leastwise train` wrote"
@@ -267,6 +274,8 @@ def read_facts(folder: Path, evidence: Evidence) -> dict[str, Any] | None:
     try:
         made = json.loads((folder / EXPLAIN_FILE).read_text())
         fits = made["schema"] == SCHEMA and made["key"] == evidence.key and made["classes"] == list(evidence.names)
+        answers = digest_answers(folder)
+        fits = fits and made.get(ANSWERS, answers) == answers  # earlier versions did not write down whose they are
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return made if fits else None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from leastwise.audit.evidence import Evidence
-from leastwise.audit.masking import cautions
+from leastwise.audit.masking import cautions, check_remarks
 from leastwise.core.files import write_atomic
 from leastwise.report.class_changes import different_attacks, list_changes, same_images
 from leastwise.report.condition_stats import (
@@ -16,6 +16,7 @@ from leastwise.report.condition_stats import (
     compute_stats,
     find_attackers_pick,
     make_curves,
+    naive_sentence,
     side_sentences,
 )
 from leastwise.report.explain.facts import collect_facts
@@ -95,6 +96,7 @@ def describe_model(
         curve_figure,
         deviation_figures,
         group_figures,
+        order_figures,
         rank_figures,
         reachability_figures,
         top_pairs,
@@ -107,19 +109,21 @@ def describe_model(
     order = weakest_first(evidence, chosen.condition)
     many = len(order) > MANY
     deviating = [name for name in dict.fromkeys((CLEAN, chosen.condition)) if name in evidence.conditions]
+    checked = [f"Check: {said}." for said in check_remarks(evidence)]
     exports.append({"csv": table_csv(evidence), "latex": table_latex(evidence), "markdown": table_markdown(evidence)})
     return {
         "name": model.name,
         "pick": chosen,
-        "corrected": corrected_worst(found[chosen.condition], " %"),
-        "notes": (*certainty_sentences(found[chosen.condition]), *side_sentences(evidence)),
+        "naive": naive_sentence(chosen),
+        "notes": (*certainty_sentences(found[chosen.condition]), *side_sentences(evidence), *checked),
         "k": len(order),
         "n": len(evidence.ids),
         "many": many,
         "end": END,
         "glance": glance_rows(evidence, found),
         "bars": number_figures(accuracy_figures(evidence, order), specs),
-        "ranks": number_figures(rank_figures(evidence), specs) if many else [],
+        "curves_of_ranks": number_figures(rank_figures(evidence), specs) if many else [],
+        "ranks": number_figures(order_figures(found, chosen.condition), specs),
         "groups": number_figures(group_figures(evidence, chosen.condition), specs) if evidence.groups else [],
         "deviations": number_figures(deviation_figures(evidence, deviating, order), specs),
         "confusion": number_figures([confusion_figure(evidence, chosen.condition)], specs),
@@ -149,9 +153,9 @@ def agreement_section(made: Mapping[str, Mapping[str, Any] | None], specs: list[
     return describe_models_agreement(known, specs)
 
 
-def corrected_worst(found: ConditionStats, unit: str = "") -> str:
+def corrected_worst(found: ConditionStats) -> str:
     """The worst class without the bad luck of being picked as the lowest."""
-    return f"{percent(found.worst.corrected)}{unit} {span(found.worst.low, found.worst.high)}"
+    return f"{percent(found.worst.corrected)} {span(found.worst.low, found.worst.high)}"
 
 
 def glance_rows(evidence: Evidence, found: Mapping[str, ConditionStats]) -> list[dict[str, str]]:
@@ -208,6 +212,7 @@ def provenance_rows(model: AuditedModel) -> list[tuple[str, str]]:
     evidence = model.evidence
     recipe = json.loads(evidence.recipe)
     passes = [f"{name}: {r.forwards:,} forward, {r.backwards:,} backward" for name, r in evidence.conditions.items()]
+    passes += [f"check of survivors: {c.forwards:,} forward, {c.backwards:,} backward" for c in evidence.checks]
     rows = [("key of the recipe", evidence.key), ("images", f"{len(evidence.ids):,}")]
     rows += [(f"digest of the {name}", str(recipe[name])) for name in ("model", "data") if name in recipe]
     rows += [("seed", str(recipe["seed"]))] if "seed" in recipe else []

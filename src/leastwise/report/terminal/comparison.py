@@ -22,9 +22,14 @@ def print_comparison(console: Console, made: dict[str, Any]) -> None:
         names = list(pair["conditions"])
         for some in [[name] for name in names] if several else [names]:
             console.print(change_table(made["classes"], {name: pair["conditions"][name] for name in some}, several))
-    say(console, "* a difference that chance does not explain, corrected for the number of classes")
+        print_extremes(console, pair)
+        print_margin(console, made, pair)
+    say(console, "* a difference that chance does not explain, corrected for the number of classes and of models")
     if any(row["dominated"] for row in made["models"]):
-        say(console, "dominated: another model is at least as good in every column but ρ, and better in one")
+        say(
+            console,
+            "dominated: another model is at least as good in every column but ρ, and better in one beyond chance",
+        )
     if several:
         say(
             console,
@@ -33,11 +38,47 @@ def print_comparison(console: Console, made: dict[str, Any]) -> None:
             "the noise of the test set, of the first and of the second side",
         )
     else:
-        say(console, "intervals cover other test images, not another training: give several seeds of each, A1,A2 B1,B2")
+        say(
+            console,
+            "one training a side: intervals cover other test images and cannot speak of another training; give several "
+            "seeds of each, A1,A2 B1,B2",
+        )
     for pair in made["agreement"]:
         found = pair["conditions"][condition]
         said = ", ".join(f"{name} {format_value(found[name])}" for name in ("kendall", "spearman", "cosine"))
         say(console, f"class profiles of {' and '.join(pair['models'])} under {condition}: {said}")
+
+
+EXTREME_NAMES = {
+    "worst": "worst class",
+    "gap": "best minus worst (MCD)",
+    "cv": "variance over classes (CV)",
+    "rho": "ρ",
+}
+IN_POINTS = ("worst", "gap")
+
+
+def print_extremes(console: Console, pair: Mapping[str, Any]) -> None:
+    """A line for each change of worst class, gap, CV and ρ, with intervals that know that classes were picked."""
+    for condition, numbers in pair["conditions"].items():
+        for name, one in numbers.get("extremes", {}).items():
+            times, digits = (100, 1) if name in IN_POINTS else (1, 4 if name == "cv" else 2)
+            value, low, high = (
+                "∞" if one[end] is None else f"{times * one[end]:+.{digits}f}" for end in ("value", "low", "high")
+            )
+            say(console, f"{EXTREME_NAMES[name]} under {condition}: {value} [{low}, {high}]")
+
+
+def print_margin(console: Console, made: Mapping[str, Any], pair: Mapping[str, Any]) -> None:
+    """Which classes are shown not to have lost a margin."""
+    if made["margin"] is None:
+        return
+    for condition, numbers in pair["conditions"].items():
+        rows = [(n, c) for n, c in zip(made["classes"], numbers["classes"], strict=True) if c and "not_worse" in c]
+        open_ones = [name for name, one in rows if not one["not_worse"]]
+        said = f"shown to have lost less than {100 * made['margin']:g} points under {condition}: "
+        said += f"{len(rows) - len(open_ones)} of {len(rows)} classes"
+        say(console, said + (f"; not shown for {', '.join(open_ones)}" if open_ones else ""))
 
 
 def pareto_table(made: dict[str, Any]) -> Table:

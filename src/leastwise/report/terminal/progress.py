@@ -87,20 +87,21 @@ def duration(seconds: float) -> str:
 def epoch_text(seen: Epoch, names: Sequence[str]) -> str:
     """What an epoch saw, in columns: on the training images as they were trained on, and on the validation images."""
     last = len(str(seen.of))
-    parts = [f"epoch {seen.number:{last}}/{seen.of}", f"loss {seen.loss:6.3f}", side_text("train", seen.train, names)]
+    trained = side_text("train", seen.train, names, attacked="attacked")
+    parts = [f"epoch {seen.number:{last}}/{seen.of}", f"loss {seen.loss:6.3f}", trained]
     held = (("valid", seen.valid), ("averaged", seen.averaged), ("test", seen.test))
     return " | ".join((*parts, *(side_text(name, part, names) for name, part in held if part is not None)))
 
 
-def side_text(label: str, seen: Seen, names: Sequence[str]) -> str:
+def side_text(label: str, seen: Seen, names: Sequence[str], *, attacked: str = "robust") -> str:
     """Average, worst class and its name, and the spread of the classes (best minus worst), in percent."""
-    attacked = seen.attacked
+    counts = seen.attacked
     both = f"clean {percent(seen.clean.overall):>5} " if int(seen.clean.n.sum()) and int(seen.robust.n.sum()) else ""
-    kind = "robust" if int(seen.robust.n.sum()) else "clean"
-    present = [(a, name) for a, name in zip(attacked.accuracy.tolist(), names, strict=True) if a == a]
+    kind = attacked if int(seen.robust.n.sum()) else "clean"
+    present = [(a, name) for a, name in zip(counts.accuracy.tolist(), names, strict=True) if a == a]
     (lowest, worst), (highest, _) = min(present), max(present)
     spread = percent(highest - lowest)
-    return f"{label} {both}{kind} {percent(attacked.overall):>5}, worst {worst} {percent(lowest)}, spread {spread}"
+    return f"{label} {both}{kind} {percent(counts.overall):>5}, worst {worst} {percent(lowest)}, spread {spread}"
 
 
 def tally_text(tally: Tally, names: Sequence[str]) -> str:
@@ -116,11 +117,11 @@ def tally_text(tally: Tally, names: Sequence[str]) -> str:
 def progress_bar(console: Console, label: str) -> Iterator[ShowFraction]:
     """A bar with the time left, for a terminal."""
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
         TaskProgressColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}", style="dim"),
+        TextColumn("{task.fields[note]}", style="dim", markup=False),
     )
     with Progress(*columns, console=console) as display:
         task = display.add_task(label, total=1.0, note="")
@@ -173,7 +174,12 @@ def steps(console: Console, label: str) -> Iterator[Callable[[int, int], None]]:
 @contextmanager
 def transfer(console: Console) -> Iterator[Callable[[str, int, int], None]]:
     """A listener for (what, bytes done, bytes in all): a bar with speed and time left, or plain lines."""
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), DownloadColumn(), TransferSpeedColumn())
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+    )
     with Progress(*columns, TimeRemainingColumn(), TimeElapsedColumn(), console=console, transient=True) as display:
         tasks: dict[str, TaskID] = {}
         said = 0.0

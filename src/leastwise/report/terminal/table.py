@@ -13,8 +13,9 @@ from leastwise.core.counts import ClassFrame
 from leastwise.report.class_changes import compare_pair
 from leastwise.report.condition_stats import find_attackers_pick, lowest_accuracy
 from leastwise.report.text import percent, say, span
-from leastwise.statistics.intervals import wilson_interval
+from leastwise.statistics.intervals import CONFIDENCE, wilson_interval
 from leastwise.statistics.paired import PairedComparison
+from leastwise.statistics.worst_class import estimate_worst
 
 NAME_WIDTH = 20  # longer class names are folded
 CELL_WIDTH = 22  # "100.0 [98.1, 100.0]" and the space around it
@@ -39,7 +40,10 @@ def print_classes(console: Console, evidence: Evidence, title: str) -> None:
 
 
 def class_table(evidence: Evidence, conditions: Sequence[str]) -> Table:
-    """Accuracy of every class in percent, with 95 % Wilson intervals; the worst class is marked."""
+    """Accuracy of every class in percent, with 95 % Wilson intervals of each by itself; the worst class is marked.
+
+    Below stands the worst class without the bad luck of being picked as the lowest, and then as it was measured.
+    """
     frame = ClassFrame.of({name: evidence.tally(name) for name in conditions}, evidence.names)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("class", overflow="fold", max_width=NAME_WIDTH)
@@ -68,10 +72,18 @@ def class_table(evidence: Evidence, conditions: Sequence[str]) -> Table:
         table.add_row(Text(name, style="italic"), *cells)
     table.add_section()
     table.add_row("overall", *map(percent, frame.overall.tolist()))
-    table.add_row("worst class", *(Text(worst_cell(frame, row), style="bold red") for row in range(len(lowest))))
+    table.add_row("worst class", *(Text(cell, style="bold red") for cell in corrected_cells(frame)))
+    table.add_row("as measured", *(Text(worst_cell(frame, row)) for row in range(len(lowest))))
     table.add_row("CV (points²)", *(f"{1e4 * v:.1f}" for v in frame.variance.tolist()))
     table.add_row("MCD (points)", *map(percent, frame.gap.tolist()))
     return table
+
+
+def corrected_cells(frame: ClassFrame) -> list[str]:
+    """The lowest true accuracy with its interval, by condition."""
+    rows = zip(frame.correct.numpy(), frame.n.numpy(), strict=True)
+    found = [estimate_worst(correct, n) for correct, n in rows]
+    return [f"{percent(one.corrected)} {span(one.low, one.high):>13}" for one in found]
 
 
 def worst_cell(frame: ClassFrame, row: int) -> str:
@@ -85,8 +97,9 @@ def headline(evidence: Evidence) -> str:
     """Which class an attacker would pick, under the condition with the lowest worst class."""
     found = find_attackers_pick(evidence)
     picked = found.picked if found.ties == 1 else f"any of {found.ties} classes"
+    accuracy = found.accuracy if found.ties == 1 else found.measured
     return (
-        f"An attacker would pick {picked}: {found.accuracy} % {found.interval} "
+        f"An attacker would pick {picked}: {accuracy} % {found.interval} "
         f"under {found.condition}, against {found.overall} % overall."
     )
 
@@ -98,12 +111,15 @@ def what_changed(a: Evidence, b: Evidence, names: tuple[str, str], *, condition:
         return f"{100 * p.difference:+.1f} points {span(p.low, p.high)}"
 
     present = sorted(set(a.labels.tolist()))
-    by_class = {a.names[c]: compare_pair(a, b, condition, cls=c) for c in present}
+    # The ends were picked among all classes, so their intervals are those that hold for all classes together.
+    together = 1 - (1 - CONFIDENCE) / len(present)
+    by_class = {a.names[c]: compare_pair(a, b, condition, cls=c, confidence=together) for c in present}
     least = min(by_class, key=lambda name: by_class[name].difference)
     most = max(by_class, key=lambda name: by_class[name].difference)
     whole = compare_pair(a, b, condition)
     return (
         f"On the same {whole.n:,} images {names[1]} changes accuracy under {condition} by {points(whole)} against "
         f"{names[0]}, and clean accuracy by {points(compare_pair(a, b, 'clean'))}; class by class the change under "
-        f"{condition} runs from {points(by_class[least])} for {least} to {points(by_class[most])} for {most}."
+        f"{condition} runs from {points(by_class[least])} for {least} to {points(by_class[most])} for {most} "
+        f"(intervals that hold for all classes together)."
     )

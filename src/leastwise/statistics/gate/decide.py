@@ -1,26 +1,19 @@
 """Gates: does a result meet its demands? Pass, fail or inconclusive, decided on confidence bounds, not on estimates."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from math import ceil
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int
 
 from leastwise.core.recipe import describe_difference
+from leastwise.statistics.gate.falls import ClassFalls, estimate_largest_fall, visible_fall
 from leastwise.statistics.gate.language import GateTerm
-from leastwise.statistics.gate.measures import (
-    ClassFalls,
-    GateEstimate,
-    estimate_largest_fall,
-    estimate_measure,
-    scale_counts,
-)
+from leastwise.statistics.gate.measures import GateEstimate, Look, estimate_measure
+from leastwise.statistics.gate.plan import DecidedShare, images_for_power, share_decided, share_of_falls
 from leastwise.statistics.intervals import CONFIDENCE, ClassCounts, Hits
-
-MOST_IMAGES = 10_000_000  # per class; a gate that would need more is not decided by more images
 
 
 class GateOutcome(Enum):
@@ -48,6 +41,7 @@ class Result:
     counts: Mapping[str, tuple[ClassCounts, ClassCounts]]
     images: SingleImages | None = None
     attacks: Mapping[str, Any] = field(default_factory=dict)  # settings behind the names of conditions, where known
+    model: str = ""  # the fingerprint of the network, where known
 
 
 @dataclass(frozen=True)
@@ -59,48 +53,54 @@ class GateVerdict:
     estimate: float
     low: float
     high: float
-    images_needed: int | None  # in the largest class, to decide if the estimate stays; None when decided or hopeless
+    images_needed: int | None  # of the largest class, which would decide in 80 % of cases if the estimate is the truth
     detail: str  # which class is worst or fell most, and whether images were paired; else empty
+    visible: float | None = None  # unpaired drops: how far a class must fall for this gate to see it in 80 % of cases
 
 
 def decide(
-    terms: Sequence[GateTerm], result: Result, bases: Mapping[str, Result], *, confidence: float = CONFIDENCE
+    terms: Sequence[GateTerm],
+    result: Result,
+    bases: Mapping[str, Result],
+    *,
+    confidence: float = CONFIDENCE,
+    anytime: bool = False,
 ) -> tuple[GateVerdict, ...]:
     """Verdicts that are all right together with the given confidence: the terms share the error (Bonferroni).
 
-    `bases` has the results that `drop` terms name. `images_needed` supposes that all classes grow alike.
+    `bases` has the results that `drop` terms name. `images_needed` supposes that all classes grow alike. Verdicts
+    are for one look at a number of images fixed beforehand; `anytime` ones may be repeated as images are added.
     """
-    each = 1 - (1 - confidence) / max(len(terms), 1)
-    return tuple(decide_term(term, result, bases, confidence=each) for term in terms)
+    look = Look(1 - (1 - confidence) / max(len(terms), 1), anytime)
+    return tuple(decide_term(term, result, bases, look=look) for term in terms)
 
 
-def decide_term(term: GateTerm, result: Result, bases: Mapping[str, Result], *, confidence: float) -> GateVerdict:
+def decide_term(term: GateTerm, result: Result, bases: Mapping[str, Result], *, look: Look) -> GateVerdict:
     """The verdict on one demand, with the number of images that would decide it if these do not."""
-    detail = ""
     if term.measure == "drop":
-        falls = measure_falls(term, result, bases)
-        size = int(max(falls.first_n.max(), falls.second_n.max()))
-    else:
-        correct, n = counts_for(term, result)
-        size = int(n.max())
+        return decide_fall(term, measure_falls(term, result, bases), result.names, look=look)
+    correct, n = counts_for(term, result)
+    found = estimate_measure(term.measure, correct, n, confidence=look.confidence, anytime=look.anytime)
+    detail = "" if found.index is None else result.names[found.index]
+    needed = find_images_needed(term, found, share_decided(term, correct, n, look=look), size=int(n.max()))
+    return GateVerdict(term, judge(term, found), found.value, found.low, found.high, needed, detail)
 
-    def estimate(times: float) -> GateEstimate:
-        if term.measure == "drop":
-            return estimate_largest_fall(falls if times == 1 else falls.scale(times), confidence)
-        return estimate_measure(
-            term.measure, *((correct, n) if times == 1 else scale_counts(correct, n, times)), confidence=confidence
-        )
 
-    found = estimate(1.0)
-    if found.index is not None:
-        detail = result.names[found.index]
-    if term.measure == "drop":
-        detail += ", paired" if falls.paired else ", unpaired"
-    outcome = judge(term, found)
-    needed = None
-    if outcome is GateOutcome.INCONCLUSIVE and found.value != term.threshold:
-        needed = count_images_needed(lambda times: judge(term, estimate(times)) is not GateOutcome.INCONCLUSIVE, size)
-    return GateVerdict(term, outcome, found.value, found.low, found.high, needed, detail)
+def decide_fall(term: GateTerm, falls: ClassFalls, names: Sequence[str], *, look: Look) -> GateVerdict:
+    """The verdict on a drop."""
+    found = estimate_largest_fall(falls, look.confidence, anytime=look.anytime)
+    assert found.index is not None
+    needed = find_images_needed(term, found, share_of_falls(term, falls, look=look), size=falls.size)
+    detail = f"{names[found.index]}, {'paired' if falls.paired else 'unpaired'}"
+    visible = None if falls.paired else visible_fall(falls, term.threshold, confidence=look.confidence)
+    return GateVerdict(term, judge(term, found), found.value, found.low, found.high, needed, detail, visible)
+
+
+def find_images_needed(term: GateTerm, found: GateEstimate, decided: DecidedShare, *, size: int) -> int | None:
+    """Nothing where the gate is decided, or where the estimate lies on the limit."""
+    if judge(term, found) is not GateOutcome.INCONCLUSIVE or found.value == term.threshold:
+        return None
+    return images_for_power(decided, size)
 
 
 def judge(term: GateTerm, found: GateEstimate) -> GateOutcome:
@@ -113,19 +113,6 @@ def judge(term: GateTerm, found: GateEstimate) -> GateOutcome:
         "<": (found.high < t, found.low >= t),
     }[term.comparison]
     return GateOutcome.PASS if sure else GateOutcome.FAIL if hopeless else GateOutcome.INCONCLUSIVE
-
-
-def count_images_needed(decided: Callable[[float], bool], size: int) -> int | None:
-    """The size at which the gate would decide, to within 1 %: doubling, then bisection."""
-    short, enough = 1.0, 2.0
-    while not decided(enough):
-        short, enough = enough, 2 * enough
-        if size * enough > MOST_IMAGES:
-            return None
-    while enough / short > 1.01:
-        middle = (short + enough) / 2
-        short, enough = (short, middle) if decided(middle) else (middle, enough)
-    return ceil(size * enough)
 
 
 def counts_of_condition(condition: str, result: Result, owner: str) -> tuple[ClassCounts, ClassCounts]:

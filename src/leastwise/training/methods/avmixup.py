@@ -10,7 +10,7 @@ from leastwise.core.losses import soft_ce
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, PerExample
 from leastwise.data.augment.avmixup import mix_at
-from leastwise.training.base import Objective, Terms
+from leastwise.training.base import LogitChange, Objective, Terms, unchanged
 from leastwise.training.entries import Method, ce_attack
 
 
@@ -33,12 +33,20 @@ class AVmixup(Objective):
         """x' and where on the line each example lies."""
         return self.attack.perturb(model, x, y, noise), noise.fork("mix").fork("alpha").uniform((), x.dtype)
 
-    def loss(self, model: nn.Module, x: Images, y: Labels, crafted: tuple[Images, PerExample]) -> Terms:
+    def loss(
+        self,
+        model: nn.Module,
+        x: Images,
+        y: Labels,
+        crafted: tuple[Images, PerExample],
+        *,
+        adjust: LogitChange = unchanged,
+    ) -> Terms:
         x_adv, alpha = crafted
         k = int(model.k)  # type: ignore[arg-type]
         mixed, target = mix_at(alpha, x, x_adv, y=y, k=k, gamma=self.gamma, clean=self.clean, vertex=self.vertex)
         z = model(mixed)
-        return Terms(soft_ce(z, target), adversarial=z)
+        return Terms(soft_ce(adjust(z), target), adversarial=z)
 
 
 METHODS = {

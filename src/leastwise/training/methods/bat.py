@@ -11,7 +11,7 @@ from leastwise.attacks.pgd import PGD, climb, start_state
 from leastwise.core.losses import ce, entropy, kl
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Logits, PerExample
-from leastwise.training.base import Objective, Terms
+from leastwise.training.base import LogitChange, Objective, Terms, unchanged
 from leastwise.training.entries import Method, kl_attack
 from leastwise.training.methods.trades import KL_PGD
 
@@ -52,10 +52,15 @@ class BAT(Objective):
             previous = here
         return last_right, after
 
-    def loss(self, model: nn.Module, x: Images, y: Labels, crafted: tuple[Images, Images]) -> Terms:
+    def loss(
+        self, model: nn.Module, x: Images, y: Labels, crafted: tuple[Images, Images], *, adjust: LogitChange = unchanged
+    ) -> Terms:
         clean, right, wrong = model(x), model(crafted[0]), model(crafted[1])
-        label = ce(right, y) + self.uniform * (above_uniform(right) + above_uniform(wrong))
+        label = ce(adjust(right), y) + self.uniform * (above_uniform(right) + above_uniform(wrong))
         return Terms(label, clean, wrong, kl(clean, wrong), self.beta)
+
+    def has_divergence(self) -> bool:
+        return True
 
 
 def above_uniform(z: Logits) -> PerExample:

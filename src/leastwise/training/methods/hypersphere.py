@@ -11,10 +11,9 @@ from leastwise.attacks.pgd import PGD
 from leastwise.core.losses import ce, kl
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Logits, PerExample
-from leastwise.training.base import Objective, Terms
-from leastwise.training.entries import Method, ce_attack, kl_attack
-
-ROUNDING = 1e-3
+from leastwise.models.zoo.layers import CosineHead, last_layer
+from leastwise.training.base import LogitChange, Objective, Terms, unchanged
+from leastwise.training.entries import Method, gaussian_ce_attack, kl_attack
 
 
 class ScaledModel(nn.Module):
@@ -33,7 +32,8 @@ class HE(Objective):
     """L = margin CE(x') (PGD-HE), or margin CE(x) + beta · KL(s·cos θ(x) || s·cos θ(x')) (TRADES-HE, beta > 0).
 
     margin CE = -log e^{s(cos θ_y - m)} / (e^{s(cos θ_y - m)} + sum_{j != y} e^{s cos θ_j}). It needs a network with a
-    cosine head (`resnet18+cosine`), whose logits are the cosines. Attacks see s · cos θ without the margin.
+    cosine head (`resnet18+cosine`), whose logits are the cosines. Attacks see s · cos θ without the margin, and start
+    from Gaussian noise, as in the code.
     """
 
     recipe_name: ClassVar[str] = "HE"
@@ -50,14 +50,30 @@ class HE(Objective):
     def craft(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Images:
         return self.attack.perturb(ScaledModel(model, self.scale), x, y, noise)
 
-    def loss(self, model: nn.Module, x: Images, y: Labels, crafted: Images) -> Terms:
+    def loss(
+        self, model: nn.Module, x: Images, y: Labels, crafted: Images, *, adjust: LogitChange = unchanged
+    ) -> Terms:
         if not self.beta:
-            z = check_cosines(model(crafted))
-            return Terms(margin_ce(z, y, scale=self.scale, margin=self.margin), adversarial=self.scale * z)
-        clean, adversarial = check_cosines(model(x)), check_cosines(model(crafted))
-        label = margin_ce(clean, y, scale=self.scale, margin=self.margin)
+            z = model(crafted)
+            return Terms(margin_ce(adjust(z), y, scale=self.scale, margin=self.margin), adversarial=self.scale * z)
+        clean, adversarial = model(x), model(crafted)
+        label = margin_ce(adjust(clean), y, scale=self.scale, margin=self.margin)
         clean, adversarial = self.scale * clean, self.scale * adversarial
         return Terms(label, clean, adversarial, kl(clean, adversarial), self.beta)
+
+    def has_divergence(self) -> bool:
+        return self.beta > 0
+
+    def check_network(self, model: nn.Module) -> None:
+        """The head has to be a cosine head, whatever the logits of an untrained network look like."""
+        _, head = last_layer(model)
+        if not isinstance(head, CosineHead):
+            raise ValueError(
+                f"hypersphere embedding needs a network whose logits are cosines, but its last layer is a "
+                f"{type(head).__name__}: use a cosine head, such as --model small+cosine"
+            )
+        if head.scaled:
+            raise ValueError("hypersphere embedding scales the cosines itself: give a cosine head without a scale")
 
 
 def margin_ce(cosine: Logits, y: Labels, *, scale: float, margin: float) -> PerExample:
@@ -66,20 +82,9 @@ def margin_ce(cosine: Logits, y: Labels, *, scale: float, margin: float) -> PerE
     return ce(scale * (cosine - off), y)
 
 
-def check_cosines(z: Logits) -> Logits:
-    """The logits, refused if they cannot be cosines."""
-    largest = float(z.detach().abs().max())
-    if largest > 1 + ROUNDING:
-        raise ValueError(
-            f"hypersphere embedding needs a network whose logits are cosines, but saw {largest:.3g}: "
-            "use a cosine head, such as --model small+cosine"
-        )
-    return z
-
-
 METHODS = {
     "pgd-he": Method(
-        lambda *a: HE(ce_attack(*a)),
+        lambda *a: HE(gaussian_ce_attack(*a)),
         "CE(s·(cos θ(x') - m·e_y), y); needs a cosine head",
         "Pang et al. 2020",
         "n + 1",

@@ -6,14 +6,13 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from leastwise.attacks.goals import CE
 from leastwise.attacks.pgd import PGD
-from leastwise.attacks.threats import Ball, Gaussian, Radius
+from leastwise.attacks.threats import Gaussian
 from leastwise.core.losses import ce, kl, other_logits
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Logits, PerExample
-from leastwise.training.base import Objective, Terms
-from leastwise.training.entries import Method
+from leastwise.training.base import LogitChange, Objective, Terms, unchanged
+from leastwise.training.entries import Method, gaussian_ce_attack
 
 
 @dataclass(frozen=True)
@@ -33,10 +32,16 @@ class MART(Objective):
     def craft(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Images:
         return self.attack.perturb(model, x, y, noise)
 
-    def loss(self, model: nn.Module, x: Images, y: Labels, crafted: Images) -> Terms:
+    def loss(
+        self, model: nn.Module, x: Images, y: Labels, crafted: Images, *, adjust: LogitChange = unchanged
+    ) -> Terms:
         clean, adversarial = model(x), model(crafted)
         unsure = 1 - clean.softmax(dim=1).gather(1, y[:, None]).squeeze(1)
-        return Terms(boosted_ce(adversarial, y), clean, adversarial, kl(clean, adversarial) * unsure, self.beta)
+        label = boosted_ce(adjust(adversarial), y)
+        return Terms(label, clean, adversarial, kl(clean, adversarial) * unsure, self.beta)
+
+    def has_divergence(self) -> bool:
+        return True
 
 
 def boosted_ce(z: Logits, y: Labels) -> PerExample:
@@ -44,11 +49,6 @@ def boosted_ce(z: Logits, y: Labels) -> PerExample:
     runner_up = other_logits(z, y).argmax(dim=1, keepdim=True)
     rest = z.scatter(1, runner_up, -torch.inf).logsumexp(dim=1) - z.logsumexp(dim=1)
     return ce(z, y) - rest
-
-
-def gaussian_ce_attack(ball: Ball, step: Radius, steps: int) -> PGD:
-    """PGD on the cross-entropy from a Gaussian start, as the TRADES line of code has it."""
-    return PGD(ball, CE(), step, steps, Gaussian(0.001))
 
 
 METHODS = {

@@ -1,6 +1,6 @@
 """PGD adversarial training (Madry et al., ICLR 2018), and what differs only in its attack or by an entropy bonus."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from torch import nn
@@ -10,8 +10,9 @@ from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Ball, Radius, Uniform
 from leastwise.core.losses import SmoothingConvention
 from leastwise.core.noise import Noise
+from leastwise.core.recipe import idle_without
 from leastwise.core.types import Images, Labels
-from leastwise.training.base import Objective, Terms
+from leastwise.training.base import LogitChange, Objective, Terms, unchanged
 from leastwise.training.entries import Method, ce_attack
 from leastwise.training.methods.standard import check_smoothing, entropy_bonus, label_loss
 
@@ -29,7 +30,7 @@ class PGDAT(Objective):
 
     attack: PGD = PGD()
     smoothing: float = 0.0
-    convention: SmoothingConvention = "others"
+    convention: SmoothingConvention = field(default="all", metadata=idle_without("smoothing", "others"))
     entropy: float = 0.0
 
     def __post_init__(self) -> None:
@@ -38,10 +39,12 @@ class PGDAT(Objective):
     def craft(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Images:
         return self.attack.perturb(model, x, y, noise)
 
-    def loss(self, model: nn.Module, x: Images, y: Labels, crafted: Images) -> Terms:
+    def loss(
+        self, model: nn.Module, x: Images, y: Labels, crafted: Images, *, adjust: LogitChange = unchanged
+    ) -> Terms:
         z = model(crafted)
-        label = label_loss(z, y, smoothing=self.smoothing, convention=self.convention) - entropy_bonus(self.entropy, z)
-        return Terms(label, adversarial=z)
+        label = label_loss(adjust(z), y, smoothing=self.smoothing, convention=self.convention)
+        return Terms(label - entropy_bonus(self.entropy, z), adversarial=z)
 
 
 def fast_attack(ball: Ball) -> PGD:

@@ -12,7 +12,7 @@ from leastwise.attacks.pgd import PGD
 from leastwise.core.losses import ce
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Mask
-from leastwise.training.base import Objective, Terms
+from leastwise.training.base import LogitChange, Objective, Terms, unchanged
 from leastwise.training.entries import MAXIMUM_ENTROPY_PAPER, Method, ce_attack
 
 
@@ -32,9 +32,11 @@ class SingleClassAT(Objective):
         chosen = torch.isin(y, torch.tensor(self.classes, dtype=y.dtype, device=y.device))
         return attack_some(chosen, self.attack, model, x=x, y=y, noise=noise)
 
-    def loss(self, model: nn.Module, x: Images, y: Labels, crafted: Images) -> Terms:
+    def loss(
+        self, model: nn.Module, x: Images, y: Labels, crafted: Images, *, adjust: LogitChange = unchanged
+    ) -> Terms:
         z = model(crafted)
-        return Terms(ce(z, y), adversarial=z)
+        return Terms(ce(adjust(z), y), adversarial=z)
 
 
 @dataclass(frozen=True)
@@ -53,9 +55,11 @@ class TargetedAT(Objective):
         attack = replace(self.attack, goal=Toward(self.target))
         return attack_some(y != self.target, attack, model, x=x, y=y, noise=noise)
 
-    def loss(self, model: nn.Module, x: Images, y: Labels, crafted: Images) -> Terms:
+    def loss(
+        self, model: nn.Module, x: Images, y: Labels, crafted: Images, *, adjust: LogitChange = unchanged
+    ) -> Terms:
         z = model(crafted)
-        return Terms(ce(z, y), adversarial=z)
+        return Terms(ce(adjust(z), y), adversarial=z)
 
 
 def attack_some(chosen: Mask, attack: PGD, model: nn.Module, *, x: Images, y: Labels, noise: Noise) -> Images:

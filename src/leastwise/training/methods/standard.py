@@ -1,14 +1,15 @@
 """Training on clean images: cross-entropy, with smoothed labels, or with an entropy bonus."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from torch import nn
 
 from leastwise.core.losses import SmoothingConvention, ce, entropy, smooth_labels, soft_ce
 from leastwise.core.noise import Noise
+from leastwise.core.recipe import idle_without
 from leastwise.core.types import Images, Labels, Logits, PerExample
-from leastwise.training.base import Objective, Terms
+from leastwise.training.base import LogitChange, Objective, Terms, unchanged
 from leastwise.training.entries import Method
 
 
@@ -23,7 +24,7 @@ class Standard(Objective):
     recipe_name: ClassVar[str] = "Standard"
 
     smoothing: float = 0.0
-    convention: SmoothingConvention = "all"
+    convention: SmoothingConvention = field(default="all", metadata=idle_without("smoothing", "all"))
     entropy: float = 0.0
 
     def __post_init__(self) -> None:
@@ -32,10 +33,10 @@ class Standard(Objective):
     def craft(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> None:
         return None
 
-    def loss(self, model: nn.Module, x: Images, y: Labels, crafted: None) -> Terms:
+    def loss(self, model: nn.Module, x: Images, y: Labels, crafted: None, *, adjust: LogitChange = unchanged) -> Terms:
         z = model(x)
-        label = label_loss(z, y, smoothing=self.smoothing, convention=self.convention) - entropy_bonus(self.entropy, z)
-        return Terms(label, clean=z)
+        label = label_loss(adjust(z), y, smoothing=self.smoothing, convention=self.convention)
+        return Terms(label - entropy_bonus(self.entropy, z), clean=z)
 
 
 def label_loss(z: Logits, y: Labels, *, smoothing: float, convention: SmoothingConvention) -> PerExample:

@@ -1,6 +1,6 @@
 """TRADES (Zhang et al., ICML 2019), with beta a number or one per class (Tian et al., KDD 2021, eq. 5)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
@@ -11,8 +11,9 @@ from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Gaussian
 from leastwise.core.losses import SmoothingConvention, kl
 from leastwise.core.noise import Noise
+from leastwise.core.recipe import idle_without
 from leastwise.core.types import Images, Labels, Logits, PerExample
-from leastwise.training.base import Objective, Terms
+from leastwise.training.base import LogitChange, Objective, Terms, unchanged
 from leastwise.training.entries import Method, kl_attack
 from leastwise.training.methods.standard import check_smoothing, entropy_bonus, label_loss
 
@@ -36,7 +37,7 @@ class TRADES(Objective):
     entropy: float = 0.0
     clean_passes: int = 1
     smoothing: float = 0.0
-    convention: SmoothingConvention = "others"
+    convention: SmoothingConvention = field(default="all", metadata=idle_without("smoothing", "others"))
 
     def __post_init__(self) -> None:
         check_smoothing(self.smoothing)
@@ -46,15 +47,20 @@ class TRADES(Objective):
     def craft(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Images:
         return self.attack.perturb(model, x, y, noise)
 
-    def loss(self, model: nn.Module, x: Images, y: Labels, crafted: Images) -> Terms:
+    def loss(
+        self, model: nn.Module, x: Images, y: Labels, crafted: Images, *, adjust: LogitChange = unchanged
+    ) -> Terms:
         for _ in range(self.clean_passes - 1):
             with torch.no_grad():
                 model(x)
         clean, adversarial = model(x), model(crafted)
-        label = label_loss(clean, y, smoothing=self.smoothing, convention=self.convention)
+        label = label_loss(adjust(clean), y, smoothing=self.smoothing, convention=self.convention)
         label = label - entropy_bonus(self.entropy, clean)
         beta = beta_of_class(self.beta, y, clean)
         return Terms(label, clean, adversarial, kl(clean, adversarial), beta)
+
+    def has_divergence(self) -> bool:
+        return True
 
 
 def beta_of_class(value: float | tuple[float, ...], y: Labels, z: Logits) -> float | PerExample:

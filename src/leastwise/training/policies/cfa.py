@@ -6,8 +6,18 @@ from typing import ClassVar
 import torch
 
 from leastwise.attacks.pgd import PGD
+from leastwise.core.recipe import name_of_type
 from leastwise.core.types import Counts, Labels
-from leastwise.training.base import Epoch, Policy, PolicyState, Terms, per_example, scale_attack
+from leastwise.training.base import (
+    Epoch,
+    Objective,
+    PartWeights,
+    Policy,
+    PolicyState,
+    RadiusFactors,
+    Terms,
+    per_example,
+)
 from leastwise.training.entries import NamedPolicy
 
 
@@ -17,8 +27,8 @@ class CFA(Policy):
 
     t is the robust accuracy of the class on the training images as they were seen in the epoch before. Hard classes
     get smaller radii. The step of the attack stays. Methods without a divergence have CCM alone. The paper calibrates
-    from the second epoch (`begin` = 1), its code from the eleventh of 200; before, the loss is divided by 1 + beta, as
-    in the code. The paper has lambda1 0.5 for AT, 0.3 for TRADES, 0.7 for FAT; the code 0.5 for all.
+    from the second epoch (`begin` = 1), its code from the eleventh of 200; before, and without CCR, the loss is divided
+    by 1 + beta, as in the code. The paper has lambda1 0.5 for AT, 0.3 for TRADES, 0.7 for FAT; the code 0.5 for all.
     """
 
     recipe_name: ClassVar[str] = "CFA"
@@ -33,17 +43,23 @@ class CFA(Policy):
         ones = torch.ones(len(n), dtype=torch.float64)
         return {"radius": ones, "beta": ones}
 
-    def radii(self, attack: PGD, y: Labels, s: PolicyState) -> PGD:
-        if not self.margin:
-            return attack
-        return scale_attack(attack, s["radius"].to(y.device)[y])
+    def obstacle(self, objective: Objective) -> str:
+        ccm = self.margin and objective.attack is not None
+        ccr = self.regularisation and objective.has_divergence()
+        if ccm or ccr:
+            return ""
+        name = name_of_type(type(objective))
+        return f"CFA changes radii and the weight of the divergence, and {name} leaves it neither: use pgd-at or trades"
 
-    def terms(self, terms: Terms, y: Labels, s: PolicyState) -> Terms:
-        if terms.divergence is None or not self.regularisation:
-            return terms
-        factor = per_example(s["beta"], y, terms.label)
+    def radii(self, attack: PGD, y: Labels, s: PolicyState) -> RadiusFactors | None:
+        return RadiusFactors(s["radius"].to(y.device)[y]) if self.margin else None
+
+    def part_weights(self, terms: Terms, y: Labels, s: PolicyState) -> PartWeights | None:
+        if terms.divergence is None:
+            return None
+        factor = per_example(s["beta"] if self.regularisation else torch.ones_like(s["beta"]), y, terms.label)
         beta = factor * terms.beta
-        return terms.weigh(1 / (1 + beta), factor / (1 + beta))
+        return PartWeights(1 / (1 + beta), factor / (1 + beta))
 
     def update(self, s: PolicyState, seen: Epoch) -> PolicyState:
         if seen.number < self.begin:

@@ -8,8 +8,18 @@ from jaxtyping import Float
 from torch import Tensor
 
 from leastwise.attacks.pgd import PGD
+from leastwise.core.recipe import name_of_type
 from leastwise.core.types import Counts, Labels, PerClass
-from leastwise.training.base import Epoch, Policy, PolicyState, Terms, per_example, scale_attack
+from leastwise.training.base import (
+    Epoch,
+    Objective,
+    PartWeights,
+    Policy,
+    PolicyState,
+    RadiusFactors,
+    Terms,
+    per_example,
+)
 from leastwise.training.entries import NamedPolicy
 
 
@@ -30,13 +40,18 @@ class DAFA(Policy):
     def init(self, n: Counts) -> PolicyState:
         return {"weight": torch.ones(len(n), dtype=torch.float64)}
 
-    def radii(self, attack: PGD, y: Labels, s: PolicyState) -> PGD:
-        w = s["weight"].to(y.device)[y]
-        return scale_attack(attack, w, w)
+    def obstacle(self, objective: Objective) -> str:
+        if objective.attack is not None:
+            return ""
+        return f"DAFA changes radii, and {name_of_type(type(objective))} does not attack: use pgd-at or trades"
 
-    def terms(self, terms: Terms, y: Labels, s: PolicyState) -> Terms:
+    def radii(self, attack: PGD, y: Labels, s: PolicyState) -> RadiusFactors:
+        w = s["weight"].to(y.device)[y]
+        return RadiusFactors(w, w)
+
+    def part_weights(self, terms: Terms, y: Labels, s: PolicyState) -> PartWeights:
         w = per_example(s["weight"], y, terms.label)
-        return terms.weigh(w, torch.ones_like(w))
+        return PartWeights(w, torch.ones_like(w))
 
     def update(self, s: PolicyState, seen: Epoch) -> PolicyState:
         if seen.number != max(1, round(self.warmup * seen.of)):

@@ -7,7 +7,7 @@ import torch
 
 from leastwise.core.losses import other_logits
 from leastwise.core.types import Labels, PerClass
-from leastwise.training.base import Policy, PolicyState, Terms, weigh_classes
+from leastwise.training.base import PartWeights, Policy, PolicyState, Terms, per_example
 from leastwise.training.entries import NamedPolicy
 
 BISECTIONS = 60  # of a logarithm that spans 80: to 1e-16
@@ -18,21 +18,23 @@ class FAAL(Policy):
     """L = k · w_y · loss with w = argmax Σ_i w_{y_i} m_{y_i} over distributions with KL(u || w) <= radius, per batch.
 
     m_c is the mean over the batch's images of class c of max_{j != y} p_j - p_y under attack. The sum runs over images,
-    so a class also counts by how many the batch has; absent classes get -1. The released code calls a convex solver;
-    the dual has one variable. It fine-tunes a robust network for two epochs, at rates 0.01 and 0.001.
+    so a class also counts by how many the batch has, and absent classes drop out of it. The released code calls a
+    convex solver; the dual has one variable. It fine-tunes a robust network for two epochs, at rates 0.01 and 0.001.
+    With AWP, the weights are perturbed by the loss without w, as there.
     """
 
     recipe_name: ClassVar[str] = "FAAL"
 
     radius: float = 0.5
+    weighs_perturbation: ClassVar[bool] = False
 
-    def terms(self, terms: Terms, y: Labels, s: PolicyState) -> Terms:
+    def part_weights(self, terms: Terms, y: Labels, s: PolicyState) -> PartWeights:
         p = terms.attacked.detach().double().softmax(dim=1)
         k = p.shape[1]
         margin = other_logits(p, y).amax(dim=1) - p.gather(1, y[:, None]).squeeze(1)
-        n = torch.bincount(y, minlength=k)
         sums = torch.zeros(k, dtype=p.dtype, device=p.device).index_add_(0, y, margin)
-        return weigh_classes(terms, k * worst_weights(torch.where(n > 0, sums * k / len(y), -1), self.radius), y)
+        w = per_example(k * worst_weights(sums * k / len(y), self.radius), y, terms.label)
+        return PartWeights(w, w)
 
 
 def worst_weights(gain: PerClass, radius: float) -> PerClass:

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import torch
 
-from leastwise.core.types import Counts, Labels
+from leastwise.core.types import Counts, Labels, PerExample
 from leastwise.training.base import Epoch, Policy, PolicyState, Terms
 from leastwise.training.entries import NamedPolicy
 
@@ -24,10 +24,10 @@ class ConfusionPenalty(Policy):
     def init(self, n: Counts) -> PolicyState:
         return {"confused": torch.zeros(len(n), len(n), dtype=torch.float64)}
 
-    def terms(self, terms: Terms, y: Labels, s: PolicyState) -> Terms:
+    def penalty(self, terms: Terms, y: Labels, s: PolicyState) -> PerExample:
         p = terms.attacked.softmax(dim=1)
         rows = s["confused"].to(p.device, p.dtype)[y]
-        return terms._replace(label=terms.label + self.weight * (rows * p).sum(dim=1))
+        return self.weight * (rows * p).sum(dim=1)
 
     def update(self, s: PolicyState, seen: Epoch) -> PolicyState:
         mistakes = seen.train.confusion.double().fill_diagonal_(0)
@@ -42,17 +42,17 @@ class SimilarityPenalty(Policy):
 
     weight: float = 1.0
 
-    def terms(self, terms: Terms, y: Labels, s: PolicyState) -> Terms:
+    def penalty(self, terms: Terms, y: Labels, s: PolicyState) -> PerExample | None:
         z = terms.attacked
         present, place, n = torch.unique(y, return_inverse=True, return_counts=True)
         if len(present) < 2:
-            return terms
+            return None
         means = (
             torch.zeros(len(present), z.shape[1], dtype=z.dtype, device=z.device).index_add(0, place, z) / n[:, None]
         )
         cosine = torch.nn.functional.cosine_similarity(means[:, None], means[None], dim=2)
         first, second = torch.triu_indices(len(present), len(present), 1, device=z.device)
-        return terms._replace(label=terms.label + self.weight * cosine[first, second].clamp_min(0).mean())
+        return (self.weight * cosine[first, second].clamp_min(0).mean()).expand(len(y))
 
 
 POLICIES = {

@@ -5,9 +5,8 @@ from typing import ClassVar
 
 import torch
 
-from leastwise.core.losses import ce
-from leastwise.core.types import Counts, Labels, PerClass
-from leastwise.training.base import Policy, PolicyState, Terms, per_example
+from leastwise.core.types import Counts, Labels, Logits, PerClass
+from leastwise.training.base import Policy, PolicyState, per_example
 from leastwise.training.entries import NamedPolicy
 
 
@@ -43,10 +42,10 @@ class EffectiveNumber(Policy):
 
 @dataclass(frozen=True)
 class LDAM(Policy):
-    """label = CE(scale · (z - Δ_y e_y), y), Δ_c in proportion to n_c^(-1/4), at most `largest` (Cao et al. 2019).
+    """The label's loss sees scale · (z - Δ_y e_y), Δ_c in proportion to n_c^(-1/4), at most `largest` (Cao et al.).
 
-    It takes the place of the label's cross-entropy. The paper has normalised features and rows and scale 30, which is
-    `--model …+cosine` here; on ordinary logits 1 is the scale that changes nothing else.
+    Whatever that loss is, cross-entropy, smoothed or boosted; entropies and divergences see z. The paper has normalised
+    features and rows and scale 30, which is `--model …+cosine` here; on ordinary logits 1 changes nothing else.
     """
 
     recipe_name: ClassVar[str] = "LDAM"
@@ -58,10 +57,9 @@ class LDAM(Policy):
         margin = torch.where(n > 0, n.clamp_min(1).double() ** -0.25, 0)
         return {"margin": self.largest * margin / margin.max()}
 
-    def terms(self, terms: Terms, y: Labels, s: PolicyState) -> Terms:
-        z = terms.attacked if terms.clean is None else terms.clean
+    def label_logits(self, z: Logits, y: Labels, s: PolicyState) -> Logits:
         off = torch.zeros_like(z).scatter(1, y[:, None], per_example(s["margin"], y, z)[:, None])
-        return terms._replace(label=ce(self.scale * (z - off), y))
+        return self.scale * (z - off)
 
 
 POLICIES = {

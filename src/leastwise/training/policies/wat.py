@@ -21,8 +21,11 @@ class WAT(Policy):
     recipe_name: ClassVar[str] = "WAT"
 
     eta: float = 0.1
-    needs_validation: ClassVar[bool] = True
     needs_validation_loss: ClassVar[bool] = True
+
+    @property
+    def needs_validation(self) -> bool:
+        return True
 
     def init(self, n: Counts) -> PolicyState:
         k = len(n)

@@ -26,6 +26,10 @@ class FairWeighting(Policy):
     floor: float = 0.05
     on: WatchedImages = "train"
 
+    @property
+    def needs_validation(self) -> bool:
+        return self.on == "valid"
+
     def init(self, n: Counts) -> PolicyState:
         return {"weight": torch.ones(len(n), dtype=torch.float64)}
 
@@ -33,7 +37,9 @@ class FairWeighting(Policy):
         return s["weight"]
 
     def update(self, s: PolicyState, seen: Epoch) -> PolicyState:
-        tally = (seen.valid if self.on == "valid" and seen.valid is not None else seen.train).attacked
+        images = seen.valid if self.on == "valid" else seen.train
+        assert images is not None, "the loop validates for a policy that says so"
+        tally = images.attacked
         above = tally.accuracy > tally.overall  # NaN, a class without examples, is not above
         return {"weight": (s["weight"] + self.alpha * (1 - 2 * above.double())).clamp_min(self.floor)}
 

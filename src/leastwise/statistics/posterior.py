@@ -1,0 +1,159 @@
+"""What is likely of the true accuracies of all classes together, once a prior has been learned from the classes.
+
+A class with few images borrows from the others, as much as these are alike. The prior is a mixture whose number of
+parts is learned too (a Dirichlet process), so that classes which are all alike, all different or in two clusters each
+get the prior that they need; and several priors that fit are kept, for with few classes none is certain. Everything
+happens on the scale arcsin √p, on which a proportion of n images has the noise 1/(2√n) whatever it is. The seed is
+fixed and classes are sorted first: equal counts give equal answers, in any order.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.special import xlogy
+
+from leastwise.statistics.intervals import ClassCounts
+
+POINTS = 272  # of the grid that follow the classes …
+EVEN = 48  # … and those that are even over their range
+WIDTHS, PLACES = 7, 100  # of the bells that a prior is mixed of
+NARROWEST = 0.05  # of the usual noise
+PARTS = 8  # of a mixture at most; the last hold nothing unless the classes ask for them
+CONCENTRATION = 0.2  # of the Dirichlet process: small, for a tail of few classes seldom is a cluster of its own
+BURN_IN, KEPT = 50, 8  # sweeps of every chain; after 20, claims about two clusters were still 15 points too sure
+TINY = 1e-30  # keeps products out of the denormal numbers, which are ten times slower
+
+GridValues = Float[np.ndarray, " g"]
+AccuracyDraws = Float[np.ndarray, "draws k"]
+
+
+@dataclass(frozen=True, eq=False)
+class AccuracyPosterior:
+    """Of the classes that have images: their likelihood on a grid, and priors that the classes make likely."""
+
+    classes: Int[np.ndarray, " c"]  # their numbers, lowest accuracy first
+    k: int  # classes in all
+    angle: GridValues  # arcsin √p
+    cell: GridValues  # widths of the cells of the grid
+    likelihood: Float[np.ndarray, "c g"]
+    priors: Float[np.ndarray, "d g"]
+
+    def weights(self, prior: GridValues) -> Float[np.ndarray, "c g"]:
+        """The posterior of every class under one prior."""
+        made = self.likelihood * prior
+        return np.asarray(made / made.sum(1, keepdims=True))
+
+
+def infer_accuracies(correct: ClassCounts, n: ClassCounts) -> AccuracyPosterior:
+    """Learn the prior and keep it with the likelihood of every class; the last few answers are remembered."""
+    if not (n > 0).any():
+        raise ValueError("no class has an image, so nothing can be said of any: audit at least one")
+    return infer_remembered(tuple(correct.tolist()), tuple(n.tolist()))
+
+
+@lru_cache(maxsize=16)
+def infer_remembered(correct: tuple[int, ...], n: tuple[int, ...]) -> AccuracyPosterior:
+    """`infer_accuracies` of what can be looked up."""
+    right, images = np.array(correct, dtype=np.int64), np.array(n, dtype=np.int64)
+    present = np.flatnonzero(images > 0)
+    order = present[np.lexsort((images[present], right[present] / images[present]))]
+    k, m = right[order], images[order]
+    angle = place_grid(k, m)
+    middles = (angle[1:] + angle[:-1]) / 2
+    cell = np.diff(np.concatenate([angle[:1], middles, angle[-1:]]))
+    p = np.sin(angle) ** 2
+    logs = xlogy(k[:, None], p) + xlogy((m - k)[:, None], 1 - p)
+    likelihood = np.exp(np.maximum(logs - logs.max(1, keepdims=True), -60.0))
+    bells = make_bells(angle, cell, float(np.median(noise_of(m))))
+    priors = sample_priors(likelihood, bells)
+    return AccuracyPosterior(order, len(images), angle, cell, likelihood, priors)
+
+
+def noise_of(n: ClassCounts) -> GridValues:
+    """Standard deviation of arcsin √(right/n)."""
+    return np.asarray(0.5 / np.sqrt(n + 1))
+
+
+def place_grid(correct: ClassCounts, n: ClassCounts) -> GridValues:
+    """Points within four standard deviations of every class, thinned, and an even net over all of it."""
+    around = np.arcsin(np.sqrt((correct + 0.5) / (n + 1)))[:, None] + noise_of(n)[:, None] * np.linspace(-4, 4, 33)
+    low, high = max(0.0, float(around.min())), min(np.pi / 2, float(around.max()))
+    near = np.sort(np.clip(around.ravel(), low, high))
+    near = near[np.linspace(0, len(near) - 1, min(len(near), POINTS)).astype(np.int64)]
+    points = np.unique(np.concatenate([near, np.linspace(low, high, EVEN)]))
+    return np.asarray(points[np.diff(points, prepend=-1.0) > 1e-7])
+
+
+def make_bells(angle: GridValues, cell: GridValues, noise: float) -> Float[np.ndarray, "b g"]:
+    """Bells at all places of the grid's range and of all widths, each of mass 1: what a prior is mixed of."""
+    reach = float(angle[-1] - angle[0])
+    # Bells much narrower than their distance would be spikes with nothing between: classes would snap to them.
+    narrowest = max(NARROWEST * noise, reach / PLACES / 2)
+    widths = np.geomspace(min(narrowest, 0.25 * reach), 0.5 * reach, WIDTHS)
+    place, width = (grid.reshape(-1, 1) for grid in np.meshgrid(np.linspace(angle[0], angle[-1], PLACES), widths))
+    bells = np.maximum(np.exp(-0.5 * ((angle - place) / width) ** 2) * cell, TINY)
+    return np.asarray(bells / bells.sum(1, keepdims=True))
+
+
+def sample_priors(likelihood: Float[np.ndarray, "c g"], bells: Float[np.ndarray, "b g"]) -> Float[np.ndarray, "d g"]:
+    """Draws from the posterior of the prior: the blocked Gibbs sampler of Ishwaran and James (2001), several chains.
+
+    A sweep deals the classes out to parts, moves each part to the bell that its classes like, and weighs the parts.
+    """
+    c, b = len(likelihood), len(bells)
+    chains = 16 if c <= 30 else 8 if c <= 300 else 4
+    fit = np.log(likelihood @ bells.T + TINY)
+    rng = np.random.default_rng(0)
+
+    def draw(logs: "np.ndarray") -> "np.ndarray":
+        total = np.exp(logs - logs.max(-1, keepdims=True)).cumsum(-1)
+        return np.asarray((total < rng.random((*total.shape[:-1], 1)) * total[..., -1:]).sum(-1))
+
+    bell = rng.integers(0, b, (chains, PARTS))
+    bell[:, 0] = draw(np.broadcast_to(fit.sum(0), (chains, b)))
+    share = np.full((chains, PARTS), 0.1 / PARTS)
+    share[:, 0] += 0.9
+    kept = []
+    for sweep in range(BURN_IN + KEPT):
+        part = draw(np.log(share + TINY)[:, None] + fit[:, bell].transpose(1, 0, 2))
+        members = (part[:, None] == np.arange(PARTS)[:, None]).astype(np.float64)
+        bell = draw((members.reshape(-1, c) @ fit).reshape(chains, PARTS, b))
+        size = members.sum(-1)
+        broken = rng.beta(1 + size, CONCENTRATION + size[:, ::-1].cumsum(1)[:, ::-1] - size)
+        broken[:, -1] = 1.0
+        share = broken * np.cumprod(np.concatenate([np.ones((chains, 1)), 1 - broken[:, :-1]], 1), 1)
+        if sweep >= BURN_IN:
+            kept.append(np.einsum("sp,spg->sg", share, bells[bell]))
+    return np.concatenate(kept)
+
+
+def weigh_worst(found: AccuracyPosterior) -> tuple[Float[np.ndarray, " c"], float]:
+    """Each present class's probability of having the lowest accuracy, and the mean of the lowest accuracy.
+
+    ∫ f_c(t)·Π_{d≠c} (1 − F_d(t)) dt on the grid, averaged over the priors. Classes in one cell share it evenly.
+    """
+    total, lowest = np.zeros(len(found.classes)), 0.0
+    p = np.sin(found.angle) ** 2
+    for prior in found.priors:
+        weights = found.weights(prior)
+        above = np.log1p(-np.minimum(weights.cumsum(1) - weights / 2, 1 - 1e-12))
+        first = weights * np.exp(above.sum(0) - above)
+        total += first.sum(1) / first.sum()
+        lowest += float(first.sum(0) @ p / first.sum())
+    return total / total.sum(), lowest / len(found.priors)
+
+
+def draw_accuracies(found: AccuracyPosterior, draws: int = 512) -> AccuracyDraws:
+    """Joint draws of the true accuracies of the present classes, in the order of their numbers."""
+    rng = np.random.default_rng(1)
+    each = -(-draws // len(found.priors))
+    made = []
+    for prior in found.priors:
+        below = found.weights(prior).cumsum(1)
+        luck = rng.random((2, each, len(below)))
+        at = np.minimum((below < luck[0][..., None] * below[:, -1:]).sum(-1), len(found.angle) - 1)
+        made.append(found.angle[at] + (luck[1] - 0.5) * found.cell[at])
+    drawn = np.sin(np.clip(np.concatenate(made), 0.0, np.pi / 2)) ** 2
+    return np.asarray(drawn[:, np.argsort(found.classes)])

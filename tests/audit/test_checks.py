@@ -1,0 +1,171 @@
+"""The check of survivors and what attacks saw twice: tests with known chances, and models whose answers are known."""
+
+import json
+from dataclasses import replace
+from importlib.resources import files
+
+import jsonschema
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from leastwise.attacks.base import Clean
+from leastwise.attacks.codes import UNCONFIRMED
+from leastwise.attacks.goals import CE
+from leastwise.attacks.naming import Threat
+from leastwise.attacks.pgd import PGD
+from leastwise.attacks.registry import make_attack
+from leastwise.attacks.square import Square
+from leastwise.attacks.threats import L1, L2, Linf
+from leastwise.audit.balls import find_reach, group_by_ball
+from leastwise.audit.check import SurvivorCheck
+from leastwise.audit.evidence import parse_evidence
+from leastwise.audit.masking import cautions, check_remarks, compare_conditions, count_unconfirmed, describe_unconfirmed
+from leastwise.audit.survivors import MOST_SAMPLED, sample_by_class
+from leastwise.jobs.audit_task import audit
+from leastwise.models.classifier import wrap
+from leastwise.models.preflight import check_model
+from leastwise.report.summary import summarise
+from tests.audit.tiny_networks import K, Through, audited_images, plain
+from tests.insight.evidence_of_logits import evidence_of, predicting
+
+BALL = Linf(0.05)
+PGD10 = PGD(BALL, CE(), 0.0125, 10, keep="fooled")
+
+
+def check_of(attacked: tuple[int, ...], broken: tuple[int, ...]) -> SurvivorCheck:
+    return SurvivorCheck(("pgd",), "Linf eps 0.1", "square", 99, tuple(range(len(attacked))), attacked, broken)
+
+
+def test_the_check_fires_by_the_binomial_law() -> None:
+    """Of 40 with 5 % each, 7 or more fall with probability 0.0034 and 6 or more with 0.0139."""
+    assert check_of((10,) * 4, (2, 2, 2, 1)).p == pytest.approx(0.0034, abs=5e-5)
+    assert check_of((10,) * 4, (2, 2, 2, 1)).fires
+    assert not check_of((10,) * 4, (2, 2, 1, 1)).fires
+    # One class alone: 4 of 5 have probability 3e-5, below a tenth of 1 %; 3 of 5 have 0.0012.
+    assert check_of((5,) * 10, (4, *(0,) * 9)).worst_classes == (0,)
+    assert not check_of((5,) * 10, (3, *(0,) * 9)).fires
+    # 1,000 classes with one survivor each in the sample: all together still tell.
+    assert check_of((1,) * 50, (1,) * 12 + (0,) * 38).fires
+
+
+def test_few_images_per_class_are_pooled_in_the_sign_test() -> None:
+    """White-box 60 %, Square 30 %, ten images of each of five classes: no class is significant, all together are."""
+    labels = np.repeat(np.arange(5), 10)
+    place = np.tile(np.arange(10), 5)
+    stands = {"square": place < 3, "pgd": place < 6}
+    evidence = evidence_of(
+        {name: predicting(np.where(right, labels, (labels + 1) % 5), 5) for name, right in stands.items()}, labels
+    )
+    sign = compare_conditions(evidence, "square", "pgd", why="so")
+    assert sign is not None and sign.classes == () and sign.pooled == pytest.approx(0.3)
+    assert "(over all classes +30.0 points)" in sign.sentence(evidence.names)
+    few = evidence_of(
+        {"square": predicting(np.where(place > 0, labels, (labels + 1) % 5), 5), "pgd": predicting(labels, 5)}, labels
+    )
+    assert compare_conditions(few, "square", "pgd", why="so") is None  # 2^-5 is no news
+
+
+def test_conditions_are_grouped_by_ball_and_targets_are_left_out() -> None:
+    threat = Threat(BALL, 0.01)
+    conditions = tuple(
+        (name, make_attack(name, threat)) for name in ("clean", "pgd2", "tpgd2", "square:9", "autoattack")
+    )
+    wide = ("pgd2[0.1]", make_attack("pgd2[0.1]", threat))
+    towards = ("to", PGD10.toward(torch.tensor([1])))
+    found = group_by_ball((*conditions, wide, towards))
+    assert [(str(ball), names) for ball, names in found] == [
+        ("Linf eps 0.05", ("pgd2", "tpgd2", "autoattack")),
+        ("Linf eps 0.1", ("pgd2[0.1]",)),
+    ]
+    assert find_reach([attack for _, attack in (*conditions, wide)], 784) == 0.1
+    assert find_reach((PGD(L2(2.8)),), 784) == pytest.approx(0.1)
+    assert find_reach((Clean(), Square(BALL)), 784) == 0
+
+
+def test_the_sample_has_as_many_of_every_class_as_there_are() -> None:
+    labels = np.repeat(np.arange(5), (100, 100, 3, 0, 100))
+    evidence = evidence_of({"clean": predicting(labels, 5)}, labels)
+    chosen = sample_by_class(evidence, np.ones(len(labels), dtype=bool), 0)
+    assert len(chosen) == MOST_SAMPLED == len(set(chosen.tolist()))
+    assert sorted(np.bincount(labels[chosen], minlength=5).tolist()) == [0, 3, 15, 16, 16]
+    assert not np.array_equal(chosen, sample_by_class(evidence, np.ones(len(labels), dtype=bool), 1))
+
+
+def test_a_check_goes_into_evidence_and_summary_but_not_into_the_key() -> None:
+    net = Through(plain(), before=lambda x: (x[:, :, :3] - x[:, :, :3]).sum() + x)
+    conditions = (("clean", Clean()), ("pgd10", PGD10))
+    checked = audit(net, audited_images(), conditions)
+    bare = audit(net, audited_images(), conditions, check=False)
+    assert checked.key == bare.key and bare.checks == () and len(checked.checks) == 1
+    assert b'"checks"' not in bare.to_bytes() and parse_evidence(bare.to_bytes(), files("leastwise")).checks == ()  # type: ignore[arg-type]
+    again = parse_evidence(checked.to_bytes(), files("leastwise"))  # type: ignore[arg-type]
+    assert again.checks == checked.checks and again.to_bytes() == checked.to_bytes()
+    made = summarise(checked)
+    schema = json.loads((files("leastwise.report") / "summary.schema.json").read_text())
+    jsonschema.validate(made, schema)
+    (told,) = made["checks"]
+    assert told["conditions"] == ["pgd10"] and told["survivors"] == int(checked.correct("pgd10").sum())
+    assert made["provenance"]["passes"]["check of survivors"]["forwards"] == checked.checks[0].forwards > 0
+    assert check_remarks(checked)[0].startswith("square with 120 queries") and cautions(checked) == ()
+    fired = replace(checked, checks=(check_of((10,) * 4, (9, 9, 9, 9)),), warnings=("something else",))
+    assert cautions(fired)[0].startswith("the robust accuracy under pgd is too high") and summarise(fired)["unreliable"]
+
+
+def test_a_ball_without_a_query_attack_is_said_not_to_be_checked() -> None:
+    found = audit(plain(), audited_images(), (("pgd", PGD(L1(5.0), step=1.0, steps=2)),))
+    assert check_remarks(found) == (
+        "survivors of pgd (L1 eps 5) were not checked: no attack without gradients knows this ball",
+    )
+
+
+class Hesitant(nn.Module):
+    """Sees brighter images whenever gradients are wanted: what fools it then need not fool it when asked again."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x * 0.8 if torch.is_grad_enabled() else x)
+
+
+def test_points_that_do_not_fool_twice_are_counted_by_class_and_called_random() -> None:
+    found = audit(Hesitant(plain()), audited_images(), (("pgd10", PGD10),), force=True)
+    record = found.conditions["pgd10"]
+    lost = record.trouble == UNCONFIRMED
+    assert lost.sum() > 5 and found.correct("pgd10")[lost].all() and (record.step[lost] >= 0).all()
+    assert count_unconfirmed(found, "pgd10").tolist() == [int(lost[found.labels == c].sum()) for c in range(K)]
+    said, random = describe_unconfirmed(found, "pgd10")
+    assert random and "the model is random" in said and "autoattack-rand" in said and said in cautions(found)
+    assert summarise(found)["conditions"]["pgd10"]["unconfirmed"] == count_unconfirmed(found, "pgd10").tolist()
+    sound = audit(plain(), audited_images(), (("pgd10", PGD10),), check=False)
+    assert describe_unconfirmed(sound, "pgd10") == ("", False)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda x: (x - 0.5) / 0.25, "put the normalisation into the model"),
+        (lambda x: 255 * x, "divide them by 255"),
+        (lambda x: x / 0, "not finite"),
+    ],
+)
+def test_attacks_called_from_python_refuse_other_pixels(change, words: str) -> None:  # type: ignore[no-untyped-def]
+    x, y, _ = audited_images().batch(np.arange(4))
+    for attack in (PGD10, Square(BALL, queries=3), Clean()):
+        with pytest.raises(ValueError, match=words):
+            attack(plain(), change(x), y)
+        assert attack(plain(), x, y).shape == x.shape
+
+
+def test_a_far_better_normalisation_is_named_with_its_flags() -> None:
+    """The network learned on pixels as they are; this one expects Fashion-MNIST's statistics instead."""
+    expects = Through(plain(), before=lambda x: 0.3530 * x + 0.2860)
+    x, y, _ = audited_images().batch(np.arange(100))
+    said = check_model(wrap(expects, K), x, K, y=y, gradients=False)
+    assert any("with Fashion-MNIST's on 74" in one and "give --mean 0.286 --std 0.353" in one for one in said)
+    assert check_model(wrap(expects, K, mean=(0.2860,), std=(0.3530,)), x, K, y=y, gradients=False) == ()
+    (twice,) = check_model(wrap(plain(), K, mean=(0.5,), std=(0.5,)), x, K, y=y, gradients=False)
+    assert twice.startswith("with mean 0.5 and std 0.5 the model is right on") and "no --mean and --std" in twice
