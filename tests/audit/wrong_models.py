@@ -1,6 +1,7 @@
 """Models that look fine and are not, all made from a tiny network that is."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -170,6 +171,10 @@ def masked_gradients() -> Iterator[WrongModel]:
     yield before("very steep input sigmoid", lambda x: (400 * (x - 0.5)).sigmoid(), "")
     yield after("logits times 1e-6", lambda z: 1e-6 * z, "differ by .* only")
     yield after("logits times 1e-9", lambda z: 1e-9 * z, "differ by .* only")
+    for divisor in (5, 10, 30, 100):
+        yield after(f"logits divided by {divisor}", partial(torch.mul, torch.tensor(1 / divisor)), "logits are small")
+    for factor in (30, 1000, 1e6):
+        yield after(f"logits times {factor:g}", partial(torch.mul, torch.tensor(float(factor))), "")
     yield after("rounded logits", straight_through(torch.round), "are rounded|moves in stairs")
     yield after("logits in halves", straight_through(rounded(2)), "are rounded|moves in stairs")
     yield after("rounded logits without gradient", lambda z: z.round() + 0 * z, "are rounded|zero on all")

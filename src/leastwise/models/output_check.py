@@ -14,6 +14,10 @@ from leastwise.models.concern import Concern
 ENOUGH = 100  # images that can tell a model from guessing
 SAME_SUM = 1e-4  # relative: sums of probabilities in float32
 SPREAD = 1e-2  # between the largest and the smallest logit of an image; the probabilities then differ by 1 % at most
+# Of the rivals of the predicted class, that the softmax weighs about alike. The public networks of tests/oracles have
+# 0.34 at most; of a small network PGD on cross-entropy leaves 45 % at 0.19, 47 % with its logits divided
+# by 3 (0.48), 50 % by 5 (0.67) and 51 % by 10 (0.88), where the margin leaves 44 % of each.
+FLAT_RIVALS, FEWEST_RIVALS = 0.5, 3
 AT_THE_END = 0.05  # of all logits lie exactly at the largest or the smallest: a clamp, a ReLU or a tanh cut them off
 FEW_VALUES, MOST_STEPS = 0.5, 1e4  # logits that are rounded share values, and all are multiples of one step
 FEW_LOGITS = 100  # fewer cannot tell
@@ -44,6 +48,26 @@ def doubt_logits(z: Logits, names: Sequence[str] = ()) -> Iterator[Concern]:
     live = z[:, [c for c in range(z.shape[1]) if c not in constant]].float()
     if live.numel() >= FEW_LOGITS:
         yield from doubt_resolution(live, exact=z.element_size() >= 4)
+
+
+def doubt_temperature(z: Logits) -> Iterator[Concern]:
+    """A concern if cross-entropy weighs most rivals of the predicted class alike, so that it leads to none of them.
+
+    The effective number of rivals is 1 / sum of squared shares of a softmax without the predicted class.
+    """
+    z = z.detach().float()
+    rivals = z.shape[1] - 1
+    if rivals < FEWEST_RIVALS or float((z.amax(1) - z.amin(1)).median()) < SPREAD:  # the latter has a concern already
+        return
+    shares = z.scatter(1, z.argmax(dim=1, keepdim=True), -torch.inf).softmax(dim=1)
+    effective = float((1 / shares.square().sum(dim=1)).median())
+    if effective - 1 > FLAT_RIVALS * (rivals - 1):
+        yield Concern(
+            f"the logits are small: cross-entropy weighs {effective:.1f} of the {rivals} other classes alike: attacks "
+            "on it (pgd, fgsm) go towards none of them and their robust accuracy is too high; multiply the logits "
+            "or remove a temperature, or count cw20 or apgd-dlr, which no scaling of the logits changes",
+            serious=False,
+        )
 
 
 def doubt_probabilities(z: Logits) -> Iterator[Concern]:

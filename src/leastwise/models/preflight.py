@@ -12,7 +12,7 @@ from leastwise.models.classifier import Classifier, NoLogits, inference
 from leastwise.models.concern import Concern
 from leastwise.models.gradient_check import REACH, doubt_gradient, doubt_steps
 from leastwise.models.normalisation import doubt_normalisation
-from leastwise.models.output_check import doubt_answers, doubt_logits
+from leastwise.models.output_check import doubt_answers, doubt_logits, doubt_temperature
 
 PROBE = 32  # images that the repeated passes and the gradient are tried on
 SINGLES = 4  # images that are also tried alone
@@ -72,6 +72,8 @@ def find_concerns(
     yield from doubt_pixels(x)
     z = heard.logits = compute_logits(model, x, k)
     yield from doubt_logits(z, names)
+    if reach:
+        yield from doubt_temperature(z)
     if y is not None:
         right = int((z.argmax(dim=1) == y.to(z.device)).sum())
         # Another normalisation explains wrong answers whatever they look like, so no order is looked for then.
