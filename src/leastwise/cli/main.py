@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
 
 from leastwise.cli.ending import INTERRUPTED, LAST_WORDS, ending_in_time
+from leastwise.cli.room import NoRoom, watch_room
 from leastwise.cli.verbs import VERBS, Verb
 from leastwise.core.escaping import escape_unprintable
 from leastwise.core.text import did_you_mean, one_line
@@ -55,6 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             print(f"leastwise {__version__}")
         else:
+            watch_room()
             with ending_in_time():
                 return parse_command(verb, rest).run() or 0
     except BrokenPipeError:  # the reader of our output went away, as `| head` does
@@ -80,6 +82,8 @@ def error_sentence(error: Exception) -> str:
     """A mistake as one sentence."""
     if isinstance(error, RecursionError):
         return "something in these files is nested too deeply to be read: check where they come from"
+    if isinstance(error, NoRoom):
+        return str(error)
     if isinstance(error, MemoryError | RuntimeError | ImportError) or getattr(error, "errno", 0) == errno.ENOMEM:
         return "there is not enough memory for this: take a smaller --batch-size, or fewer or smaller images"
     if isinstance(error, OSError):

@@ -13,6 +13,7 @@ from jaxtyping import Int, UInt8
 
 from leastwise.data.dataset import Dataset
 from leastwise.data.raster import open_raster
+from leastwise.data.readers.arrow_bounds import check_columns, check_unpacked_size
 from leastwise.data.readers.image_folder import (
     check_readable,
     crop_centre,
@@ -45,8 +46,9 @@ class ArrowImages:
 
 def encoded_image(column: Any, row: int) -> bytes:
     """The bytes of the encoded image in a row."""
-    value = column[row].as_py()
-    content = value.get("bytes") if isinstance(value, dict) else None
+    value = column[row]
+    # Only this part: another one may be a list of nothing, a thousand million long.
+    content = value["bytes"].as_py() if value.is_valid else None
     if not isinstance(content, bytes):
         raise ValueError(f"image {row} is not stored in the data set itself: save it again with the images embedded")
     return content
@@ -91,6 +93,7 @@ def read_huggingface(folder: Path, split: str, size: int | None = None) -> Datas
     for column in (image, label):
         if column not in table.column_names:
             raise ValueError(f"{folder} has no column {column!r}: save the data set again")
+    check_columns(table, image, label, folder=folder)
     images, labels = table.column(image), table.column(label)
     if len(images) == 0:
         raise ValueError(f"{folder} holds no images")
@@ -141,10 +144,13 @@ def read_arrow_table(folder: Path) -> Any:
         raise ValueError("reading a Hugging Face data set needs pyarrow: pip install 'leastwise[hf]'") from None
     try:
         names = [part["filename"] for part in read_json_object(folder / "state.json")["_data_files"]]
-        # Memory maps: the pages belong to the file, so memory stays flat.
-        tables = [
-            pyarrow.ipc.open_stream(pyarrow.memory_map(str(folder / Path(name).name))).read_all() for name in names
-        ]
+        tables = []
+        for name in names:
+            # Memory maps: the pages belong to the file, so memory stays flat.
+            file = pyarrow.memory_map(str(folder / Path(name).name))
+            check_unpacked_size(file)
+            file.seek(0)
+            tables.append(pyarrow.ipc.open_stream(file).read_all())
     except (OSError, KeyError, TypeError, ValueError, pyarrow.ArrowException) as error:
         raise ValueError(f"{folder} is not a whole data set written by save_to_disk ({error})") from None
     return pyarrow.concat_tables(tables)
