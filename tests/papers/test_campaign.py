@@ -65,6 +65,13 @@ def test_replicas_are_of_what_claims_compare_and_differ_in_the_seed_alone() -> N
     assert not any(list_replicas(one) for one in shown if "nattack:50" in one.conditions)
 
 
+def test_single_images_are_asked_of_the_declared_seed_alone() -> None:
+    asked = [one for one in LITE if isinstance(one, Measured) and "images" in one.keeps]
+    others = [other for one in asked for other in list_replicas(one)]
+    assert others and all(not {"images", "logits"} & set(other.keeps) for other in others)
+    assert set(others) <= set(LITE)
+
+
 def test_the_next_piece_is_the_first_that_is_open_and_in_nobodys_hands(tmp_path: Path) -> None:
     store, exhibits = PaperStore(tmp_path, "smoke"), select_exhibits("benz2021/fig1")
     (training,) = list_open_work("smoke", store, exhibits)  # its audit waits for it

@@ -40,11 +40,15 @@ def is_replicated(t: Trained) -> bool:
 
 
 def with_seed(recipe: Recipe, seed: int) -> Recipe:
-    """The same of another seed. What is measured after every epoch is measured at the end only."""
+    """The same of another seed. What is measured after every epoch is measured at the end only.
+
+    Single images are shown of the declared seed: of others none are kept, and asking for them was never fulfilled.
+    """
     if isinstance(recipe, Trained):
         return replace(recipe, seed=seed)
     assert isinstance(recipe.model, Trained), "others' networks have one seed"
-    return replace(recipe, model=replace(recipe.model, seed=seed), each_epoch=False)
+    kept = tuple(one for one in recipe.keeps if one == "features")
+    return replace(recipe, model=replace(recipe.model, seed=seed), each_epoch=False, keeps=kept)
 
 
 def list_replicas(recipe: Recipe) -> tuple[Recipe, ...]:
