@@ -1,7 +1,8 @@
 """How often claims of being the worst class are right, on draws of another seed than the tests have.
 
-`python -m scripts.calibration SEED AUDITS POPULATION …`: per population the share of audits whose candidates hold the
-worst class, and by how much claims exceed the share that is right, at most and at least, over bins of 30 claims or more.
+`python -m scripts.calibration SEED AUDITS POPULATION …` prints per population the share of audits whose candidates hold
+the worst class, and by how much claims exceed the share that is right, at most and at least, over bins of 30 claims or
+more.
 """
 
 import sys
