@@ -32,7 +32,7 @@ from leastwise.attacks.autoattack import make_autoattack
 from leastwise.attacks.base import Attack
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Linf
-from leastwise.audit.sizes import MOST_IMAGES, usual_batch
+from leastwise.audit.asking import MOST_IMAGES, usual_batch
 from leastwise.cli.demo_story import EPS, make_jobs
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels

@@ -18,11 +18,11 @@ import torch
 from leastwise.attacks.base import Clean
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Linf
-from leastwise.audit.survivors import cost_of_one, limit_sample
+from leastwise.audit.masking import cost_of_one, limit_sample
 from leastwise.data.loading import load
 from leastwise.jobs.audit_task import audit
 from leastwise.models import preflight
-from leastwise.models.concern import Concern
+from leastwise.models.output_check import Concern
 from leastwise.models.zoo.registry import build
 from leastwise.training.loop import fit
 from leastwise.training.recipe import Training

@@ -18,9 +18,9 @@ from leastwise.attacks.goals import CE, Margin, Targeted
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.reachability import Everywhere, Reach, reach, reach_matrix, worst_target
 from leastwise.attacks.threats import L2, Ball, Linf, Zero
+from leastwise.audit.auditor import make_record
 from leastwise.audit.evidence import Evidence, parse_evidence
 from leastwise.audit.record import join_records
-from leastwise.audit.verdicts import make_record
 from leastwise.core.noise import Noise
 from leastwise.models.classifier import Classifier
 from tests.attacks.networks_to_attack import mixed, noise_for

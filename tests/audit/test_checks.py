@@ -18,11 +18,18 @@ from leastwise.attacks.pgd import PGD
 from leastwise.attacks.registry import make_attack
 from leastwise.attacks.square import Square
 from leastwise.attacks.threats import L1, L2, Linf
-from leastwise.audit.balls import find_reach, group_by_ball
-from leastwise.audit.check import SurvivorCheck
+from leastwise.audit.asking import find_reach, group_by_ball
 from leastwise.audit.evidence import parse_evidence
-from leastwise.audit.masking import cautions, check_remarks, compare_conditions, count_unconfirmed, describe_unconfirmed
-from leastwise.audit.survivors import MOST_SAMPLED, sample_by_class
+from leastwise.audit.masking import (
+    MOST_SAMPLED,
+    cautions,
+    check_remarks,
+    compare_conditions,
+    count_unconfirmed,
+    describe_unconfirmed,
+    sample_by_class,
+)
+from leastwise.audit.record import SurvivorCheck
 from leastwise.jobs.audit_task import audit
 from leastwise.models.classifier import wrap
 from leastwise.models.preflight import check_model

@@ -16,10 +16,10 @@ from leastwise.attacks.naming import Threat
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.registry import make_attack
 from leastwise.attacks.threats import Linf
+from leastwise.audit.asking import usual_batch
 from leastwise.audit.auditor import AuditEvent, Meanwhile, Ready, Step, make_auditor
 from leastwise.audit.evidence import EVIDENCE_FILE, Evidence, load_evidence, merge_evidence
 from leastwise.audit.record import Record
-from leastwise.audit.sizes import usual_batch
 from leastwise.core.noise import Noise
 from leastwise.data.dataset import Dataset
 from leastwise.jobs.audit_task import AuditTask, audit

@@ -21,8 +21,7 @@ from leastwise.attacks.base import Clean
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Linf
 from leastwise.audit.auditor import make_auditor
-from leastwise.audit.masking import cautions
-from leastwise.audit.survivors import cost_of_one, limit_sample
+from leastwise.audit.masking import cautions, cost_of_one, limit_sample
 from leastwise.jobs.audit_task import audit
 from leastwise.models.classifier import inference, wrap
 from tests.audit.sound_models import SoundModel, sound_models

@@ -10,9 +10,9 @@ from PIL import Image
 
 from leastwise.audit.evidence import load_evidence
 from leastwise.cli.data import check
+from leastwise.core.text import Screen
 from leastwise.data.download.fetch import hold_fetch_lock
 from leastwise.data.loading import load
-from leastwise.report.text import Screen
 from tests.forked_commands import leastwise
 
 NET = """

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from leastwise.attacks.base import clean_outcome
+from leastwise.audit.auditor import make_record
 from leastwise.audit.evidence import Evidence
-from leastwise.audit.verdicts import make_record
 from leastwise.data.classes import Groups
 
 NAMES = ("ant", "bee", "cow", "dog", "elk")

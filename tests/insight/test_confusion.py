@@ -10,6 +10,7 @@ from leastwise.core.counts import Tally
 from leastwise.insight.confusion import (
     adjusted_rand,
     affinity,
+    classes_by_group,
     compare_with_groups,
     confusion_rates,
     count_confusions,
@@ -19,9 +20,9 @@ from leastwise.insight.confusion import (
     keep_mistakes,
     measure_symmetry,
     modularity,
+    rank_groups,
 )
 from leastwise.insight.homing import estimate_homing_gain, measure_homing
-from leastwise.insight.superclasses import classes_by_group, rank_groups
 from tests.insight.evidence_of_logits import NAMES, evidence_of, predicting, random_evidence
 
 K = 5

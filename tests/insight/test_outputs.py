@@ -8,13 +8,16 @@ import scipy.stats
 import torch
 
 from leastwise.core.counts import ClassFrame, Tally
-from leastwise.insight.accuracy_drop import class_accuracies, drop_shares, joint_share, resample_accuracies
 from leastwise.insight.agreement import (
     agreement_difference,
+    class_accuracies,
     compare_profiles,
+    drop_shares,
+    joint_share,
     mean_agreement,
     mean_rank_correlation,
     rank_correlation,
+    resample_accuracies,
 )
 from leastwise.insight.confusion import cvc, entropy, find_extremes, rank_by_confidence
 from leastwise.insight.dynamics import measure_convergence, measure_overfitting

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from leastwise.audit.evidence import Evidence
-from leastwise.insight.accuracy_drop import drop_shares, joint_share
-from leastwise.insight.agreement import compare_profiles, rank_correlation
+from leastwise.insight.agreement import compare_profiles, drop_shares, joint_share, rank_correlation
 from leastwise.insight.confusion import (
     affinity,
     count_confusions,

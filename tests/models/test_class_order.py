@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from leastwise.models.class_order import describe_swapped, find_swapped, match_names, parse_map
 from leastwise.models.load.dispatch import load_model
+from leastwise.models.output_check import describe_swapped, find_swapped, match_names, parse_map
 from tests.conftest import SHAPE, K, random_linear
 
 NAMES = ("ant", "bee", "cow", "dog", "elk")

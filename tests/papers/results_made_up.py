@@ -13,8 +13,7 @@ from leastwise.audit.evidence import Evidence
 from leastwise.core.counts import Tally
 from leastwise.data.classes import CIFAR10, CIFAR10_GROUPS, CIFAR100, CIFAR100_GROUPS, DIGITS, FASHION, STL10
 from leastwise.insight.features import Moments
-from leastwise.jobs.extras import Picture
-from leastwise.jobs.images import ImageSet
+from leastwise.jobs.images import ImageSet, Picture
 from leastwise.papers.jobs import GROUPS
 from leastwise.papers.recipes import Measured, Recipe, Trained
 from leastwise.papers.results import RecipeResult

@@ -13,7 +13,7 @@ from leastwise.attacks.goals import CE, KL
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import L2, Gaussian, Linf, Uniform
 from leastwise.audit.evidence import Evidence
-from leastwise.insight.accuracy_drop import drop_shares
+from leastwise.insight.agreement import drop_shares
 from leastwise.insight.features import inter_class_similarity, measure_moments, own_plane, project_images
 from leastwise.insight.homing import measure_homing
 from leastwise.jobs.audit_task import audit

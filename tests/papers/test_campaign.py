@@ -9,9 +9,8 @@ from leastwise.cli.main import main
 from leastwise.core.files import is_locked, lock_folder
 from leastwise.jobs.store import NO_WEIGHTS, drop_weights
 from leastwise.papers.campaign import STAGES, list_open_work, rank_work
-from leastwise.papers.recipes import Measured, Trained, trainings
+from leastwise.papers.recipes import Measured, Trained, list_replicas, trainings
 from leastwise.papers.registry import EXHIBITS, list_recipes, select_exhibits
-from leastwise.papers.replicas import list_replicas
 from leastwise.papers.reproduce import do_work, list_work
 from leastwise.papers.stored import PaperStore
 

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import shlex
 from functools import cache
 from pathlib import Path
@@ -26,6 +27,7 @@ HERE = Path(__file__).parents[2]
 STORE = PaperStore(HERE / "results", "lite")
 SMALL = 1_500_000  # bytes of weights
 SOME = 100  # images that are looked at again
+PATH = re.compile(r'"/[^"]{1,200}"')  # packed arrays may begin with a slash too, and are longer
 
 
 @cache
@@ -48,7 +50,7 @@ def test_weights_are_small_and_no_record_names_a_folder_of_a_machine() -> None:
         if isinstance(one, Trained) and (weights := weights_in(STORE.folder(one))) is not None:
             assert weights.stat().st_size < SMALL
         for file in STORE.folder(one).glob("*.json*"):
-            assert '"/' not in file.read_text(), file
+            assert not PATH.search(file.read_text()), file
 
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar100"])

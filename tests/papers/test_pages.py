@@ -29,9 +29,8 @@ from leastwise.papers.page import (
     write_page,
 )
 from leastwise.papers.printed import printed_table
-from leastwise.papers.recipes import Measured, Recipe
+from leastwise.papers.recipes import Measured, Recipe, list_replicas
 from leastwise.papers.registry import EXHIBITS, PAPERS, keep_roles, list_recipes, load_drawings
-from leastwise.papers.replicas import list_replicas
 from leastwise.papers.results import ExhibitResults, RecipeResult, Results
 from leastwise.papers.scales import scale
 from leastwise.statistics.intervals import wilson_interval

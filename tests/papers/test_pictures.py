@@ -11,8 +11,7 @@ import torch
 from leastwise.core.counts import Tally
 from leastwise.data.classes import CIFAR100_GROUPS
 from leastwise.papers.drawing.epochs import epoch_figure
-from leastwise.papers.drawing.exhibit_drawing import ExhibitDrawing
-from leastwise.papers.drawing.inputs import DrawingInput
+from leastwise.papers.drawing.inputs import DrawingInput, ExhibitDrawing
 from leastwise.papers.page import draw_exhibit
 from leastwise.papers.recipes import Recipe
 from leastwise.papers.registry import EXHIBITS, PAPERS, list_recipes

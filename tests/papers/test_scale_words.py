@@ -10,16 +10,15 @@ import pytest
 
 from leastwise.data.classes import CIFAR10
 from leastwise.jobs.images import ImageSet
-from leastwise.papers.completeness import count_complete, describe_completeness, is_complete, list_missing
-from leastwise.papers.drawing.inputs import DrawingInput
+from leastwise.papers.drawing.inputs import DrawingInput, describe_completeness, list_missing
 from leastwise.papers.drawing.tables import make_table, put_first
-from leastwise.papers.exhibit import PaperSetting, list_assumptions
+from leastwise.papers.exhibit import PaperSetting, count_complete, is_complete, list_assumptions
 from leastwise.papers.page import draw_exhibit, write_page
 from leastwise.papers.printed import read_errata
 from leastwise.papers.recipes import PaperThreat, Recipe, Trained, trainings
 from leastwise.papers.registry import EXHIBITS, PAPERS, list_recipes
 from leastwise.papers.results import ExhibitResults, RecipeResult
-from leastwise.papers.scale_recipe import describe_recipe, format_radius
+from leastwise.papers.scales import describe_recipe, format_radius
 from tests.insight.evidence_of_logits import evidence_of, predicting
 from tests.papers.results_made_up import found
 

@@ -14,9 +14,8 @@ from leastwise.data.classes import CIFAR10, CIFAR10_GROUPS, CIFAR100, CIFAR100_G
 from leastwise.insight.features import Moments
 from leastwise.papers.claims.table import CLAIMS
 from leastwise.papers.judge import ClaimVerdict, VerdictRule, judge_claims
-from leastwise.papers.recipes import Measured, Recipe, Trained
+from leastwise.papers.recipes import Measured, Recipe, Trained, list_replicas
 from leastwise.papers.registry import EXHIBITS, PAPERS, keep_roles, list_recipes, load_rules, select_exhibits
-from leastwise.papers.replicas import list_replicas
 from leastwise.papers.results import RecipeResult, Results
 from leastwise.papers.tian2021.exhibits import CAT, DOG
 from tests.insight.evidence_of_logits import evidence_of

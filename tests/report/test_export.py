@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from leastwise.core.escaping import escape_latex, escape_markdown
+from leastwise.core.text import escape_latex, escape_markdown
 from leastwise.report.export import (
     example_columns,
     table_csv,

@@ -6,8 +6,14 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from leastwise.statistics.posterior import draw_accuracies, infer_accuracies, weigh_worst
-from leastwise.statistics.ranks import estimate_ranks, likely_worst, probability_worst
+from leastwise.statistics.posterior import (
+    draw_accuracies,
+    estimate_ranks,
+    infer_accuracies,
+    likely_worst,
+    probability_worst,
+    weigh_worst,
+)
 from tests.statistics.truths import QUICK, TRUTHS, draw_audits
 
 BINS = np.array([0.0, 0.05, 0.2, 0.4, 0.6, 0.8, 0.95, 1.01])

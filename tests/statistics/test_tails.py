@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from leastwise.statistics.spread import cvar, gini, worst_k_mean
-from leastwise.statistics.tails import (
+from leastwise.statistics.worst_class import (
     bound_ordered,
     estimate_cvar,
     estimate_gini,

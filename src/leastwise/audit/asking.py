@@ -1,7 +1,7 @@
 """The first questions to a model: whether it can be audited, and what it answers, so that it is recognised later."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -11,13 +11,15 @@ from jaxtyping import Int
 from torch import nn
 
 from leastwise.attacks.base import Attack, Clean, CombinedAttack
+from leastwise.attacks.goals import Goal
 from leastwise.attacks.surrogate import Surrogate
+from leastwise.attacks.threats import L1, L2, Ball, Linf
 from leastwise.attacks.transfer import Transfer
-from leastwise.audit.balls import find_reach
-from leastwise.audit.sizes import PREFLIGHT_IMAGES, count_preflight
+from leastwise.audit.record import MOST_SUMMED
+from leastwise.core.types import Images, Shape
 from leastwise.data.dataset import Dataset
 from leastwise.models.answers import MOVED, Answers, ask_model, choose_rows, spread_rows
-from leastwise.models.classifier import Classifier
+from leastwise.models.classifier import Classifier, backward_bytes, inference
 from leastwise.models.gradient_check import REACH
 from leastwise.models.preflight import Hearing, check_model
 
@@ -97,3 +99,66 @@ def list_surrogates(attacks: Iterable[Attack]) -> list[Surrogate]:
         found += attack.surrogates if isinstance(attack, Transfer) else ()
         found += list_surrogates(attack.inner) if isinstance(attack, CombinedAttack) else ()
     return found
+
+
+MOST_IMAGES, MOST_BYTES = 1000, 1 << 30  # of a batch whose size nobody chose: images, and memory for their gradients
+PIXEL_BYTES = 64 << 20  # of the pixels of such a batch: attacks hold them about ten times over
+PREFLIGHT_IMAGES, PREFLIGHT_BYTES = 100, 64 << 20  # of the images that are looked at first, and of their pixels
+
+
+def count_preflight(shape: Shape) -> int:
+    """How many images are looked at before an audit or a training: fewer where they are large."""
+    return max(1, min(PREFLIGHT_IMAGES, PREFLIGHT_BYTES // (4 * math.prod(shape))))
+
+
+def usual_shard(k: int, batch: int) -> int:
+    """Images of a shard: ten batches, a thousand images at most; but twice the classes where sums are kept by class."""
+    return max(min(MOST_IMAGES, 10 * batch), 2 * min(k, MOST_SUMMED))
+
+
+def usual_batch(model: Classifier, some: Images) -> int:
+    """As many images as fit into the memory that a batch may take, at most a thousand.
+
+    Large batches suit small networks, and more so when most examples have left them.
+    """
+    with inference(model):
+        each = backward_bytes(model, some) // len(some)
+    return max(1, min(MOST_IMAGES, MOST_BYTES // max(1, each), PIXEL_BYTES // some[0].nbytes))
+
+
+def group_by_ball(conditions: Sequence[tuple[str, Attack]]) -> list[tuple[Ball, tuple[str, ...]]]:
+    """The conditions to be checked: those that use gradients to find any mistake, by their ball."""
+    found: dict[str, tuple[Ball, tuple[str, ...]]] = {}
+    for name, attack in conditions:
+        ball = find_ball(attack)
+        if attack.gradients and ball is not None and isinstance(ball.eps, float) and seeks_any_mistake(attack):
+            _, names = found.get(str(ball), (ball, ()))
+            found[str(ball)] = ball, (*names, name)
+    return list(found.values())
+
+
+def find_ball(attack: Attack) -> Ball | None:
+    """The ball that an attack and all its members share, if it has one."""
+    if isinstance(attack, CombinedAttack):
+        balls = {str(ball): ball for ball in map(find_ball, attack.inner)}
+        return next(iter(balls.values())) if len(balls) == 1 else None
+    ball = getattr(attack, "ball", None)
+    return ball if isinstance(ball, Linf | L2 | L1) else None
+
+
+def seeks_any_mistake(attack: Attack) -> bool:
+    """Whether any wrong answer counts; survivors of an attack toward one class prove nothing."""
+    if isinstance(attack, CombinedAttack):
+        return all(map(seeks_any_mistake, attack.inner))
+    goal = getattr(attack, "goal", None)
+    return (goal is None or type(goal).reached is Goal.reached) and getattr(attack, "target", None) is None
+
+
+def find_reach(attacks: Sequence[Attack], pixels: int) -> float:
+    """How far, per pixel, the attacks of an audit that use gradients go at most; 0 if none says."""
+    found = [0.0]
+    for attack in attacks:
+        ball = find_ball(attack) if attack.gradients else None
+        if ball is not None and isinstance(ball.eps, float):
+            found.append(ball.eps if isinstance(ball, Linf) else ball.eps / math.sqrt(pixels))
+    return max(found)

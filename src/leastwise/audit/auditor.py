@@ -9,19 +9,26 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from leastwise.attacks.base import Attack, Clean, Outcome, Passes, clean_outcome
-from leastwise.attacks.codes import BROKEN
-from leastwise.audit.asking import NamedAnswers, ask_first
+from leastwise.attacks.codes import BROKEN, NEVER, UNCONFIRMED
+from leastwise.audit.asking import PREFLIGHT_IMAGES, NamedAnswers, ask_first, usual_batch, usual_shard
 from leastwise.audit.evidence import Evidence
-from leastwise.audit.record import Record, RecordColumns
-from leastwise.audit.sizes import PREFLIGHT_IMAGES, usual_batch, usual_shard
-from leastwise.audit.verdicts import make_record, mark_unconfirmed
+from leastwise.audit.record import (
+    MOST_SUMMED,
+    ClassMatrix,
+    ExampleFloats,
+    ExampleInts,
+    ReachedCounts,
+    Record,
+    RecordColumns,
+)
 from leastwise.core.counts import Tally
-from leastwise.core.escaping import escape_unprintable
+from leastwise.core.losses import entropy, margin
 from leastwise.core.noise import Noise, random_order
 from leastwise.core.recipe import canonical_json, recipe_key
+from leastwise.core.text import escape_unprintable
 from leastwise.core.types import Images, Labels, Logits
 from leastwise.data.dataset import Batch, Dataset
 from leastwise.models.answers import spread_rows
@@ -272,3 +279,68 @@ def check_finite(z: Logits, outcome: Outcome, y: Labels, *, name: str, classes: 
         f"under {name} the model gives logits or gradients that are not finite on {int(bad.sum())} of {len(y)} images "
         f"({shown}): its robustness there is unknown, so nothing is reported; check the model for overflow"
     )
+
+
+def mark_unconfirmed(outcome: Outcome, z: Logits, y: Labels) -> Outcome:
+    """Points that fooled the model during the attack and do not when it is asked again count as survivors, marked."""
+    lost = outcome.fooled & (z.argmax(dim=1) == y)
+    return outcome._replace(trouble=torch.where(lost, UNCONFIRMED, outcome.trouble))
+
+
+def make_record(z: Logits, y: Labels, x: Images, *, outcome: Outcome, rounded: Logits | None = None) -> Record:
+    """The record of a batch from the logits at the attacked points, and at the same points in 8 bits."""
+    k = z.shape[1]
+    p = z.softmax(dim=1)
+    predicted = z.argmax(dim=1)
+    runner_up = z.scatter(1, predicted[:, None], -torch.inf).argmax(dim=1)
+    moved = (outcome.x_adv - x).flatten(1)
+
+    def probability(classes: Labels) -> ExampleFloats:
+        return as_float32(p.gather(1, classes[:, None]).squeeze(1))
+
+    def class_sum(values: Logits) -> ClassMatrix:
+        if k > MOST_SUMMED:
+            return np.zeros((0, 0))
+        sums = torch.zeros(k, k, dtype=torch.float64, device=values.device)
+        return sums.index_add_(0, y, values.double()).cpu().numpy()
+
+    return Record(
+        predicted=as_int32(predicted),
+        runner_up=as_int32(runner_up),
+        margin=as_float32(margin(z, y)),
+        p_true=probability(y),
+        p_predicted=probability(predicted),
+        p_runner_up=probability(runner_up),
+        p_squared=as_float32(p.square().sum(dim=1)),
+        entropy=as_float32(entropy(z)),
+        by=as_int32(outcome.by),
+        step=as_int32(outcome.step),
+        trouble=as_int32(outcome.trouble),
+        each=as_int32(outcome.each),
+        rounded=as_int32(torch.full_like(y, NEVER) if rounded is None else rounded.argmax(dim=1)),
+        linf=as_float32(moved.abs().amax(dim=1)),
+        l2=as_float32(torch.linalg.vector_norm(moved, dim=1)),
+        logit_sum=class_sum(z),
+        probability_sum=class_sum(p),
+        reached=sum_reached(outcome, y, k),
+        forwards=outcome.forwards,
+        backwards=outcome.backwards,
+    )
+
+
+def sum_reached(outcome: Outcome, y: Labels, k: int) -> ReachedCounts:
+    """How many images of each class were turned into each other one; empty where the attack did not try."""
+    if outcome.reached is None:
+        return np.zeros((0, 0), dtype=np.int64)
+    sums = torch.zeros(k, k, dtype=torch.int64, device=y.device)
+    return sums.index_add_(0, y, outcome.reached.long()).cpu().numpy()
+
+
+def as_int32(values: Labels) -> ExampleInts:
+    """The numbers as evidence stores them."""
+    return values.to(torch.int32).cpu().numpy()
+
+
+def as_float32(values: Tensor) -> ExampleFloats:
+    """The numbers as evidence stores them."""
+    return values.to(torch.float32).cpu().numpy()

@@ -15,9 +15,20 @@ import numpy as np
 from safetensors.numpy import save as save_arrays
 
 from leastwise.attacks.codes import FLAT, GRID, NEVER
-from leastwise.audit.check import SurvivorCheck, check_from_json, check_to_json
-from leastwise.audit.evidence_checks import check_examples, check_recipe, check_record, check_words, require
-from leastwise.audit.record import ClassMatrix, ExampleInts, Record, join_records
+from leastwise.audit.record import (
+    ClassMatrix,
+    ExampleInts,
+    Record,
+    SurvivorCheck,
+    check_examples,
+    check_from_json,
+    check_recipe,
+    check_record,
+    check_to_json,
+    check_words,
+    join_records,
+    require,
+)
 from leastwise.core.files import parse_json, sha256, write_atomic
 from leastwise.core.recipe import key_of_json
 from leastwise.data.classes import Groups
@@ -29,7 +40,7 @@ import lzma
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 
-from leastwise.core.escaping import escape_unprintable
+from leastwise.core.text import escape_unprintable
 
 SCHEMA = 4  # 2: trouble, each; 3: rounded; 4: reached
 EXPLAIN_FILE = "explain.json"  # what the report found of the same audit about why classes are weak

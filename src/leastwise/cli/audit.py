@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from leastwise.cli.options import ExecutorOptions, TargetOptions, echo, make_threat
-from leastwise.core.text import parse_seconds
-from leastwise.report.text import Screen
+from leastwise.core.text import Screen, parse_seconds
 
 if TYPE_CHECKING:
     from leastwise.audit.auditor import Conditions
@@ -64,6 +63,7 @@ class Audit:
         from leastwise.attacks.registry import make_attacks, repeat_over_radii
         from leastwise.audit.evidence import SUMMARY_FILE
         from leastwise.core.files import write_json
+        from leastwise.core.text import say
         from leastwise.jobs.audit_task import AuditTask
         from leastwise.jobs.folder import read_run_facts
         from leastwise.jobs.two_phase import SecondPhase
@@ -72,7 +72,6 @@ class Audit:
         from leastwise.report.summary import game_line, summarise
         from leastwise.report.terminal.table import print_classes
         from leastwise.report.terminal.two_phase import phases_lines
-        from leastwise.report.text import say
 
         cost = read_costs(Path(self.costs), data.names) if self.costs else None
         conditions = make_attacks(repeat_over_radii(self.attack, radii, threat), threat)
@@ -109,8 +108,8 @@ class Audit:
     def attack_or_read(self, console: Screen, task: "AuditTask") -> "Evidence":
         """The evidence of an audit that was done before, or is done now."""
         from leastwise.audit.evidence import load_evidence
+        from leastwise.core.text import say
         from leastwise.report.terminal.progress import progress
-        from leastwise.report.text import say
 
         folder, data = task.folder, task.data
         assert folder is not None, "the verb has a folder"
@@ -155,9 +154,9 @@ class Audit:
 def tell_findings(console: Screen, found: "Evidence") -> None:
     """The headline, what belongs to it, and what checks found."""
     from leastwise.audit.masking import check_remarks
+    from leastwise.core.text import say
     from leastwise.report.condition_stats import headline_details
     from leastwise.report.terminal.table import headline
-    from leastwise.report.text import say
 
     say(console, f"\n{headline(found)}")
     for remark in (*headline_details(found), *(f"check: {said}" for said in check_remarks(found))):

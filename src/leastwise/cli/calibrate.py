@@ -9,7 +9,7 @@ import tyro
 
 from leastwise.attacks.choices import Norm
 from leastwise.cli.options import choose_device, load_data, make_threat, use_data_dir
-from leastwise.report.text import Screen, say
+from leastwise.core.text import Screen, say
 from leastwise.training.choices import CalibrationRule
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 
 from leastwise.cli.options import refuse_to_replace
-from leastwise.report.text import Screen, say
+from leastwise.core.text import Screen, say
 
 
 @dataclass(frozen=True)

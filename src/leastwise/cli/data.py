@@ -12,7 +12,7 @@ from rich.text import Text
 
 from leastwise.cli.listing import read_listing
 from leastwise.cli.options import load_data, use_data_dir, with_size
-from leastwise.report.text import Screen, say
+from leastwise.core.text import Screen, say
 
 Name = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME")]
 Folder = Annotated[str, tyro.conf.arg(metavar="DIR")]

@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 
 from leastwise.cli.options import choose_device
-from leastwise.report.text import Screen
+from leastwise.core.text import Screen
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from leastwise.attacks.registry import make_attacks
 from leastwise.attacks.threats import Linf, Uniform
 from leastwise.audit.evidence import SUMMARY_FILE, load_evidence
 from leastwise.core.files import write_atomic, write_json
+from leastwise.core.text import say
 from leastwise.data.loading import DEFAULT
 from leastwise.jobs.events import JobEventListener
 from leastwise.jobs.folder import read_run_facts
@@ -28,7 +29,6 @@ from leastwise.report.results import AuditedModel
 from leastwise.report.summary import summarise
 from leastwise.report.terminal.progress import progress
 from leastwise.report.terminal.table import headline, print_classes, what_changed
-from leastwise.report.text import say
 from leastwise.training.methods.pgd_at import PGDAT
 from leastwise.training.methods.standard import Standard
 from leastwise.training.policies.faal import FAAL

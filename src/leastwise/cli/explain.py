@@ -9,7 +9,7 @@ import tyro
 from rich.console import Console
 
 from leastwise.cli.options import TargetOptions, echo, parse_class, refuse_to_replace
-from leastwise.report.text import Screen, say
+from leastwise.core.text import Screen, say
 
 if TYPE_CHECKING:
     from leastwise.audit.evidence import Evidence

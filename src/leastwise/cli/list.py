@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from leastwise.cli.listing import ListingEntry, read_listing
-from leastwise.report.text import Screen
+from leastwise.core.text import Screen
 
 Topic = Literal["all", "attacks", "augmentations", "claims", "corruptions", "data", "methods", "models", "papers"]
 

@@ -6,18 +6,129 @@ It imports neither torch nor the argument parser until a verb needs them, so hel
 import contextlib
 import errno
 import io
+import mmap
 import os
 import re
+import resource
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import FrameType, ModuleType
 from typing import Any, Protocol, runtime_checkable
 
-from leastwise.cli.ending import INTERRUPTED, LAST_WORDS, ending_in_time
-from leastwise.cli.room import NoRoom, watch_room
 from leastwise.cli.verbs import VERBS, Verb
-from leastwise.core.escaping import escape_unprintable
-from leastwise.core.text import did_you_mean, one_line
+from leastwise.core.text import did_you_mean, escape_unprintable, one_line
+
+# Measured as the growth of VmPeak: 43 MB for the files of either library, and 40 MB a thread with stacks of 8 MB.
+FILES, BUFFER, USUAL_STACK = 64 << 20, 32 << 20, 8 << 20
+BESIDE_TORCH = 128 << 20  # what torch takes as it starts, beside its files
+
+
+class NoRoom(MemoryError):
+    """A library cannot be loaded; its text is the whole sentence."""
+
+
+class RoomFinder:
+    """The first to be asked for a module: it finds none, but refuses those that would hang for want of room."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        # scipy loads its own with one of several parts, so all are watched.
+        if name == "torch":
+            try_room(name, measure_torch() + BESIDE_TORCH)
+        elif name == "numpy" or name.partition(".")[0] == "scipy":
+            try_room(name.partition(".")[0], FILES + count_blas_threads() * (BUFFER + stack_size()))
+        return None
+
+
+def watch_room() -> None:
+    """Under a limit on addresses, try the room before a library that would wait for it."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and not any(isinstance(finder, RoomFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, RoomFinder())
+
+
+def try_room(library: str, size: int) -> None:
+    """Take the addresses that the library will, and give them back."""
+    try:
+        mmap.mmap(-1, size).close()
+    except OSError:
+        raise NoRoom(
+            f"there is not enough memory to load {library}: raise the limit (ulimit -v), or set OMP_NUM_THREADS=1"
+        ) from None
+
+
+def measure_torch() -> int:
+    """The bytes of its libraries, all of which are mapped."""
+    found = PathFinder.find_spec("torch")
+    if found is None or found.origin is None:
+        return 0
+    return sum(file.stat().st_size for file in (Path(found.origin).parent / "lib").glob("*.so*"))
+
+
+def count_blas_threads() -> int:
+    """As many as OpenBLAS will start."""
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        if os.environ.get(name, "").isdecimal() and int(os.environ[name]):
+            return int(os.environ[name])
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def stack_size() -> int:
+    """Of a thread."""
+    size, _ = resource.getrlimit(resource.RLIMIT_STACK)
+    return USUAL_STACK if size == resource.RLIM_INFINITY else size
+
+
+INTERRUPTED = 130
+PATIENCE = 8.0  # seconds for the polite way
+LAST_WORDS = (
+    "interrupted; `audit`, `race`, `train`, `reproduce`, `study`, `demo` and `data fetch` go on when the same "
+    "command is given again"
+)
+
+
+@contextmanager
+def ending_in_time() -> Iterator[None]:
+    """Inside, SIGTERM is like Ctrl-C, and both end the process within `PATIENCE` if nothing else does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    ended = threading.Event()
+    threading.Thread(target=watch_signals, args=(reader, ended), daemon=True).start()
+    heard = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    before = signal.signal(signal.SIGTERM, interrupt)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a file that may not grow is then an error that can be told
+    try:
+        yield
+    finally:
+        ended.set()
+        signal.signal(signal.SIGTERM, before)
+        signal.set_wakeup_fd(heard)
+        os.close(writer)  # the thread reads the end, and closes its side
+
+
+def interrupt(_number: int, _frame: FrameType | None) -> None:
+    """Whoever asks politely is answered as Ctrl-C is."""
+    raise KeyboardInterrupt
+
+
+def watch_signals(reader: int, ended: threading.Event) -> None:
+    """Wait for a signal that asks for the end, and then for the end."""
+    while number := os.read(reader, 1):
+        if number[0] in (signal.SIGINT, signal.SIGTERM) and not ended.wait(PATIENCE):
+            os.write(2, f"leastwise: {LAST_WORDS}\n".encode())
+            os._exit(INTERRUPTED)
+    os.close(reader)
+
 
 BAD_INPUT = 2
 # What torch, numpy and the system say of memory that there is not; torch's own error for it is only a RuntimeError.

@@ -143,10 +143,10 @@ class TargetOptions:
         use_data_dir(self.data_dir)
         from leastwise.attacks.registry import split_names
         from leastwise.attacks.surrogate import Surrogate, make_surrogate
+        from leastwise.core.text import say
         from leastwise.data.classes import read_groups
-        from leastwise.models.class_order import parse_map
         from leastwise.models.load.dispatch import load_model
-        from leastwise.report.text import say
+        from leastwise.models.output_check import parse_map
 
         split_names(attack)
         mapping = parse_map(self.map)
@@ -232,7 +232,7 @@ def parse_class(text: str, names: Sequence[str]) -> int | str:
 
 def echo(console: Console, target: TargetOptions, auditor: "Auditor", *, data: "Dataset") -> None:
     """Say what was understood, with every default resolved, and what a reader should know."""
-    from leastwise.report.text import say
+    from leastwise.core.text import say
 
     c, h, w = data.shape
     conditions = auditor.recipe.conditions

@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from leastwise.core.text import parse_share
-from leastwise.report.text import Screen, say
+from leastwise.core.text import Screen, parse_share, say
 
 Tests = Literal["models", "classes", "threshold", "race", "two-phase"]
 Between = Tests | Literal["worst", "overall", "macro", "gap", "cv", "drop", "drop-unpaired"]

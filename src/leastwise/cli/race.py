@@ -9,8 +9,7 @@ from typing import Annotated, Literal
 import tyro
 
 from leastwise.cli.options import ExecutorOptions, TargetOptions, echo
-from leastwise.core.text import parse_share
-from leastwise.report.text import Screen
+from leastwise.core.text import Screen, parse_share
 
 
 @dataclass(frozen=True)
@@ -58,10 +57,10 @@ class Race:
         from leastwise.attacks.registry import make_attack
         from leastwise.audit.race import RaceRecipe
         from leastwise.core.recipe import recipe_key
+        from leastwise.core.text import say
         from leastwise.jobs.race_task import RaceTask
         from leastwise.models.fast.prepare import FORMS
         from leastwise.report.terminal.race import race_sentence, show_race
-        from leastwise.report.text import say
 
         conditions = ((self.attack, make_attack(self.attack, threat)),)
         auditor = target.make_auditor(loaded, conditions)

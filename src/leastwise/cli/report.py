@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from leastwise.report.text import Screen, say
+from leastwise.core.text import Screen, say
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from leastwise.cli.options import ExecutorOptions, choose_device, use_data_dir
-from leastwise.report.text import Screen
+from leastwise.core.text import Screen
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -72,13 +72,13 @@ class Reproduce:
         if self.next:
             return self.do_next(wanted, device, threads)
         from leastwise.core.files import check_writable
-        from leastwise.papers.completeness import count_complete
+        from leastwise.core.text import say
         from leastwise.papers.estimate import Speed
+        from leastwise.papers.exhibit import count_complete
         from leastwise.papers.page import write_page
         from leastwise.papers.recipes import trainings
         from leastwise.papers.reproduce import collect_results, do_work, list_work, recipes_of
         from leastwise.papers.stored import PaperStore
-        from leastwise.report.text import say
 
         console = Screen()
         store = PaperStore(self.out, self.scale)
@@ -115,11 +115,11 @@ class Reproduce:
     def do_next(self, exhibits: tuple["Exhibit", ...], device: str, threads: int) -> int:
         """The next pieces of work by rank, one after the other; what fails is said, and the next one begun."""
         from leastwise.core.files import check_writable
+        from leastwise.core.text import say
         from leastwise.papers.campaign import list_open_work, rank_work
         from leastwise.papers.estimate import Speed
         from leastwise.papers.reproduce import do_work
         from leastwise.papers.stored import PaperStore
-        from leastwise.report.text import say
 
         console, speed = Screen(), Speed(device)
         store = PaperStore(self.out, self.scale)
@@ -138,8 +138,8 @@ class Reproduce:
 
 
 def show_tree(console: "Console", exhibits: Any, store: "PaperStore") -> None:
+    from leastwise.core.text import say
     from leastwise.papers.outline import tree
-    from leastwise.report.text import say
 
     for text in tree(exhibits, store):
         say(console, text)
@@ -156,12 +156,12 @@ def show_work(
 ) -> None:
     """What is there, what is left, and about how long that takes."""
     from leastwise import __version__
+    from leastwise.core.text import say
     from leastwise.papers.estimate import count_passes
     from leastwise.papers.outline import count_in_words, missing, short
     from leastwise.papers.recipes import trainings
     from leastwise.papers.reproduce import count_versions
     from leastwise.papers.scales import scale
-    from leastwise.report.text import say
 
     everything = tuple(dict.fromkeys((*trainings(recipes), *recipes)))
     say(console, f"scale      {store.scale}: {scale(store.scale).about}")
@@ -190,12 +190,12 @@ def make_listener(
     console: "Console", work: tuple["Recipe", ...], store: "PaperStore", *, speed: "Speed"
 ) -> "RecipeListener":
     """Says what is being done and how long the rest takes, corrected by how the estimates did so far."""
+    from leastwise.core.text import say
     from leastwise.jobs.events import JobEventListener
     from leastwise.papers.outline import about
     from leastwise.papers.recipes import Measured, Recipe
     from leastwise.papers.reproduce import RecipeListener
     from leastwise.report.terminal.progress import progress
-    from leastwise.report.text import say
 
     expected = {recipe: speed.seconds(recipe) for recipe in work}
     numbers = {recipe: number for number, recipe in enumerate(work, 1)}

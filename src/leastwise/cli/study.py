@@ -12,7 +12,7 @@ import tyro
 
 from leastwise.cli.options import ExecutorOptions, choose_device, make_threat, use_data_dir
 from leastwise.cli.train import Train
-from leastwise.report.text import Screen
+from leastwise.core.text import Screen
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,8 +59,8 @@ class Study:
         out = Path(self.out or f"results/study-{self.file.stem}")
         console = Screen()
         from leastwise.core.files import write_atomic
+        from leastwise.core.text import say
         from leastwise.report.study import make_study_page, study_csv
-        from leastwise.report.text import say
 
         trainings = {job.model for job in jobs.values()}
         say(console, f"{plan.title}: {len(trainings)} trainings and {len(set(jobs.values()))} audits")
@@ -159,11 +159,11 @@ def carry_out(
 
 def make_listener(console: "Console", labels: "Mapping[Job, str]", trainings: int) -> "JobListener":
     """Says which training is at which epoch, and shows the progress of audits."""
+    from leastwise.core.text import say
     from leastwise.jobs.events import JobEventListener
     from leastwise.jobs.job import AuditJob, Job
     from leastwise.jobs.schedule import JobListener
     from leastwise.report.terminal.progress import progress
-    from leastwise.report.text import say
     from leastwise.training.base import Epoch
 
     done = itertools.count(1)
@@ -186,8 +186,8 @@ def make_listener(console: "Console", labels: "Mapping[Job, str]", trainings: in
 
 
 def print_places(console: "Console", plan: "StudyPlan", rows: "list[StudyRow]") -> None:
+    from leastwise.core.text import say
     from leastwise.report.study import hardest_condition, rank_methods
-    from leastwise.report.text import say
 
     condition = hardest_condition(rows)
     for place in rank_methods(rows, condition):

@@ -9,8 +9,7 @@ import tyro
 
 from leastwise.attacks.choices import Norm
 from leastwise.cli.options import choose_device, make_threat, use_data_dir, with_size
-from leastwise.core.text import parse_number, parse_numbers
-from leastwise.report.text import Screen
+from leastwise.core.text import Screen, parse_number, parse_numbers
 from leastwise.training.choices import CraftMode, Precision, SelectionRule
 
 if TYPE_CHECKING:
@@ -115,10 +114,10 @@ class Train:
         use_data_dir(self.data_dir)
         device = choose_device(self.device, self.threads)
         from leastwise.core.recipe import name_of_type, recipe_key
+        from leastwise.core.text import say
         from leastwise.jobs.store import RESULTS, weights_in
         from leastwise.jobs.train_task import prepare_training
         from leastwise.report.terminal.progress import progress
-        from leastwise.report.text import say
         from leastwise.training.registry import settings_text
 
         job = self.job()
@@ -250,7 +249,7 @@ class Train:
 
 def tell_doubts(console: Screen, task: "TrainingTask", listen: "JobEventListener") -> "JobEventListener":
     """The listener, and a warning beside it when an epoch goes wrong in a way that was not told yet."""
-    from leastwise.report.text import say
+    from leastwise.core.text import say
     from leastwise.training.base import Epoch
     from leastwise.training.doubts import doubt_epoch
 

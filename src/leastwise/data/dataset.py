@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from jaxtyping import Int, UInt8
 
-from leastwise.core.escaping import escape_unprintable
 from leastwise.core.files import sha256
 from leastwise.core.noise import random_order
+from leastwise.core.text import escape_unprintable
 from leastwise.core.types import Images, Labels
 from leastwise.data.classes import Groups
 

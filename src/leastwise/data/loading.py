@@ -8,12 +8,11 @@ import numpy as np
 from leastwise.core.progress import ProgressCallback, ignore_progress
 from leastwise.data.cache import describe_missing, find_folder
 from leastwise.data.dataset import Dataset
-from leastwise.data.part import check_part, drop_counts, read_part, suggest_part
 from leastwise.data.readers.arrays import read_npy, read_npz
 from leastwise.data.readers.huggingface import is_huggingface, read_huggingface
 from leastwise.data.readers.image_folder import list_folders, list_images, read_folder
 from leastwise.data.registry import SOURCES
-from leastwise.data.source import KnownFacts, Source
+from leastwise.data.source import KnownFacts, Source, check_part, drop_counts, read_part, suggest_part
 
 DEFAULT = "fashion-mini"
 # ImageNet's test labels are secret; its validation set is what people report.

@@ -7,9 +7,8 @@ from leastwise.core.text import did_you_mean
 from leastwise.data.cache import describe_missing, find_folder
 from leastwise.data.dataset import Dataset
 from leastwise.data.download.fetch import check_contents
-from leastwise.data.part import read_part
 from leastwise.data.registry import SOURCES
-from leastwise.data.source import Debian, Npm, Official, Source, hash_content
+from leastwise.data.source import Debian, Npm, Official, Source, hash_content, read_part
 
 # How the names of a split's files begin, where not with the split itself.
 BEGINNINGS = {"train": ("train", "data_batch_"), "test": ("test", "t10k")}

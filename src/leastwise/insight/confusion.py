@@ -1,5 +1,6 @@
 """Who is taken for whom: the confusion matrix as a graph. Rows are true classes, columns predicted ones."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,9 +8,11 @@ from jaxtyping import Float, Int
 
 from leastwise.audit.evidence import Evidence
 from leastwise.audit.record import ClassMatrix
+from leastwise.core.counts import Tally
 from leastwise.data.classes import Groups
-from leastwise.insight.superclasses import Partition, number_parts
 from leastwise.statistics.intervals import ClassValues
+
+Partition = Int[np.ndarray, " k"]  # the number of each class's part
 
 WHOLE = 1000  # classes up to which all pairs are looked at
 SHUFFLES = 1999  # of permutation tests: p-values in steps of 1/2000
@@ -261,3 +264,42 @@ def find_extremes(
     order = rank_by_confidence(evidence, condition, cls)
     half = len(order) // 2
     return order[: min(count, len(order) - half)], order[::-1][: min(count, half)]
+
+
+def number_parts(groups: Groups, k: int) -> Partition:
+    """The number of each class's superclass; -1 for a class without one."""
+    part = np.full(k, -1)
+    for number, (_, classes) in enumerate(groups):
+        part[list(classes)] = number
+    return part
+
+
+def classes_by_group(groups: Groups, k: int) -> Int[np.ndarray, " k"]:
+    """The classes superclass by superclass, those without one last: the order in which Benz draws CIFAR-100."""
+    listed = [c for _, classes in groups for c in classes]
+    return np.array([*listed, *sorted(set(range(k)) - set(listed))])
+
+
+@dataclass(frozen=True)
+class GroupAccuracy:
+    """A superclass over several models: the mean of its accuracies, and of its best and its worst class.
+
+    The last two show what the first hides: Ahn's hardest class is in an easy superclass.
+    """
+
+    name: str
+    accuracy: float  # over images
+    lowest: float
+    highest: float
+
+
+def rank_groups(models: Sequence[Tally], groups: Groups) -> tuple[GroupAccuracy, ...]:
+    """Superclasses by accuracy, best first (Ahn, Fig. 4); those without images are left out."""
+    found = []
+    for name, classes in groups:
+        members = [c for c in classes if all(int(tally.n[c]) > 0 for tally in models)]
+        if members:
+            overall = [float(tally.correct[members].sum() / tally.n[members].sum()) for tally in models]
+            by_class = np.mean([tally.accuracy[members].tolist() for tally in models], axis=0)
+            found.append(GroupAccuracy(name, float(np.mean(overall)), float(by_class.min()), float(by_class.max())))
+    return tuple(sorted(found, key=lambda one: -one.accuracy))

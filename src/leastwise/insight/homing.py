@@ -8,7 +8,7 @@ from jaxtyping import Float
 from scipy.special import ndtri
 
 from leastwise.audit.evidence import Evidence
-from leastwise.insight.accuracy_drop import IntervalEstimate
+from leastwise.insight.agreement import IntervalEstimate
 from leastwise.insight.confusion import ConfusionMatrix, count_confusions, keep_mistakes
 from leastwise.statistics.intervals import CONFIDENCE
 

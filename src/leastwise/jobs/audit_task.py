@@ -21,7 +21,7 @@ from leastwise import __version__
 from leastwise.attacks.base import Attack, Passes
 from leastwise.audit.auditor import AtMost, Auditor, Ready, make_auditor
 from leastwise.audit.evidence import EVIDENCE_FILE, Evidence, load_evidence
-from leastwise.audit.survivors import check_survivors, cost_of_check
+from leastwise.audit.masking import check_survivors, cost_of_check
 from leastwise.core.files import write_json
 from leastwise.core.recipe import to_plain_json
 from leastwise.data.dataset import Dataset

@@ -19,8 +19,7 @@ from leastwise.jobs.audit_task import AuditTask
 from leastwise.jobs.claims import describe_other, is_stale
 from leastwise.jobs.events import JobEventListener
 from leastwise.jobs.executor import LOCAL, Executor, NobodyLeft
-from leastwise.jobs.extras import keep_features, keep_pictures
-from leastwise.jobs.images import ImageSet, read_images
+from leastwise.jobs.images import ImageSet, keep_features, keep_pictures, read_images
 from leastwise.jobs.job import (
     AuditJob,
     GivenNetwork,

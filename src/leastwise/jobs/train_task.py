@@ -11,9 +11,8 @@ import torch
 
 from leastwise import __version__
 from leastwise.attacks.base import Attack
-from leastwise.audit.asking import ask_network
+from leastwise.audit.asking import ask_network, count_preflight
 from leastwise.audit.auditor import TRIAL_FROM, make_auditor
-from leastwise.audit.sizes import count_preflight
 from leastwise.core.files import check_writable, lock_folder, sha256, write_atomic
 from leastwise.core.recipe import recipe_key, to_plain_json
 from leastwise.data.dataset import Dataset

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from leastwise.core.losses import odds
 from leastwise.core.types import Images, Labels, PerExample
-from leastwise.models.concern import Concern
+from leastwise.models.output_check import Concern
 
 REACH = 8 / 255  # how far an attack goes if nobody says
 STEP, SHORT = 1 / 4, 1 / 16  # of the reach: the usual step of an attack, and a shorter one

@@ -1,15 +1,26 @@
 """What logits of real images tell about a model: bounded, saturated, rounded, constant or one-sided outputs."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
+import numpy as np
 import torch
-from torch import Tensor
+from jaxtyping import Int
+from scipy.special import bdtr
+from torch import Tensor, nn
 
 from leastwise.core.text import name_some
-from leastwise.core.types import Labels, Logits
-from leastwise.models.class_order import describe_swapped
-from leastwise.models.concern import Concern
+from leastwise.core.types import Images, Labels, Logits
+from leastwise.models.classifier import Classifier
+
+
+class Concern(NamedTuple):
+    """Something doubtful, and whether the user may go on all the same."""
+
+    text: str
+    serious: bool  # refused unless forced
+
 
 ENOUGH = 100  # images that can tell a model from guessing
 SAME_SUM = 1e-4  # relative: sums of probabilities in float32
@@ -115,3 +126,189 @@ def doubt_answers(z: Logits, y: Labels, names: Sequence[str] = (), *, ordered: b
         )
     elif order:
         yield Concern(order, serious=False)
+
+
+ENOUGH = 100  # images that can tell
+FEW = 32  # images that every candidate is tried on; the best is tried on all
+GAIN = 0.1  # of the images: less is not worth a word
+CHANCE = 1e-3  # that so many more are right by luck
+
+
+class Normalisation(NamedTuple):
+    """A mean and std per channel, and who uses it."""
+
+    name: str
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+IMAGENET = Normalisation("ImageNet's", (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+CIFAR10 = Normalisation("CIFAR-10's", (0.4914, 0.4822, 0.4465), (0.2471, 0.2435, 0.2616))
+CIFAR10_OLD = Normalisation("CIFAR-10's as often copied", (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
+CIFAR100 = Normalisation("CIFAR-100's", (0.5070, 0.4865, 0.4409), (0.2673, 0.2564, 0.2761))
+SVHN = Normalisation("SVHN's", (0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970))
+MNIST = Normalisation("MNIST's", (0.1307,), (0.3081,))
+FASHION = Normalisation("Fashion-MNIST's", (0.2860,), (0.3530,))
+
+
+def list_candidates(channels: int) -> tuple[Normalisation, ...]:
+    """The usual ones for images of so many channels."""
+    plain = (
+        Normalisation("none", (), ()),
+        Normalisation("pixels from -1 to 1", (0.5,) * channels, (0.5,) * channels),
+        Normalisation("pixels from 0 to 255", (0.0,) * channels, (1 / 255,) * channels),
+    )
+    known = (IMAGENET, CIFAR10, CIFAR10_OLD, CIFAR100, SVHN, MNIST, FASHION)
+    return (*plain, *(one for one in known if len(one.mean) == channels))
+
+
+def doubt_normalisation(model: nn.Module, x: Images, y: Labels, *, right: int) -> Iterator[Concern]:
+    """A concern if the network is far better with another normalisation than the one it has."""
+    n = len(x)
+    if n < ENOUGH or right > (1 - GAIN) * n or not isinstance(model, Classifier):
+        return
+    own = (model.mean, model.std)
+    others = [one for one in list_candidates(x.shape[1]) if (one.mean, one.std) != own]
+    few = [(int(count_right(model, x[:FEW], y[:FEW], with_=one).sum()), one) for one in others]
+    best = max(few, key=lambda found: found[0])[1]
+    # Images that only one of the two gets right: a fair coin if both are as good.
+    mine = count_right(model, x, y, with_=Normalisation("own", *own))
+    theirs = count_right(model, x, y, with_=best)
+    gained, lost = int((theirs & ~mine).sum()), int((mine & ~theirs).sum())
+    if gained - lost >= GAIN * n and float(bdtr(lost, gained + lost, 0.5)) < CHANCE:
+        flags = (
+            f"--mean {join_numbers(best.mean)} --std {join_numbers(best.std)}" if best.mean else "no --mean and --std"
+        )
+        used = (
+            f"mean {join_numbers(model.mean)} and std {join_numbers(model.std)}" if model.mean else "no normalisation"
+        )
+        yield Concern(
+            f"with {used} the model is right on {int(mine.sum())} of {n} images, but with {best.name} on "
+            f"{int(theirs.sum())}: it seems to have been trained so; give {flags}",
+            serious=False,
+        )
+
+
+def count_right(model: Classifier, x: Images, y: Labels, *, with_: Normalisation) -> torch.Tensor:
+    """Which images are right if the network gets them normalised so."""
+    twin = Classifier(model.net, model.k, with_.mean, with_.std).to(x.device)
+    twin.training = model.training
+    with torch.no_grad():
+        return twin(x).argmax(dim=1) == y.to(x.device)
+
+
+def join_numbers(values: tuple[float, ...]) -> str:
+    return ",".join(f"{value:.4g}" for value in values)
+
+
+FEWEST = 5  # images per class, on average, that can tell an order
+CHANCE = 0.01  # of images going to the partners of their classes rather than to their own, if either is as likely
+MOST_SHOWN = 6  # classes that a sentence names
+
+Confusions = Int[np.ndarray, "k k"]  # row: true class; column: predicted
+
+
+def find_swapped(counts: Confusions) -> dict[int, int]:
+    """Which class the images of a class are taken for, if another order of the classes explains the mistakes.
+
+    The order that agrees best with the counts is an assignment problem; it exchanges classes in cycles. A cycle counts
+    if more than half of its images go where it says, and more than to their own classes beyond chance.
+    """
+    n = counts.sum(axis=1)
+    if n.sum() < FEWEST * len(n):
+        return {}
+    from scipy.optimize import linear_sum_assignment
+
+    _, taken = linear_sum_assignment(counts, maximize=True)
+    moved: dict[int, int] = {}
+    for cycle in list_cycles(taken.tolist()):
+        there, own = (int(sum(counts[c, to] for c, to in pairs)) for pairs in (cycle.items(), ((c, c) for c in cycle)))
+        most = 2 * there > n[list(cycle)].sum()
+        if len(cycle) > 1 and most and float(bdtr(own, there + own, 0.5)) < CHANCE:
+            moved |= cycle
+    return moved
+
+
+def list_cycles(order: Sequence[int]) -> list[dict[int, int]]:
+    """The cycles of a permutation, each as what goes where."""
+    found, seen = list[dict[int, int]](), set[int]()
+    for first in range(len(order)):
+        cycle, at = dict[int, int](), first
+        while at not in seen:
+            seen.add(at)
+            cycle[at] = order[at]
+            at = order[at]
+        if cycle:
+            found.append(cycle)
+    return found
+
+
+def describe_swapped(counts: Confusions, names: Sequence[str]) -> str:
+    """A sentence on classes that look permuted; empty if none do."""
+    moved = find_swapped(counts)
+    if not moved:
+        return ""
+    pairs = [(c, to) for c, to in moved.items() if moved.get(to) == c and c < to]
+    right, all_ = int(np.trace(counts)), int(counts.sum())
+    better = right + sum(int(counts[c, to] - counts[c, c]) for c, to in moved.items())
+    swapped = "; ".join(f"classes {names[c]} and {names[to]} look swapped" for c, to in pairs[:MOST_SHOWN])
+    others = [f"{names[c]} is taken for {names[to]}" for c, to in moved.items() if moved.get(to) != c]
+    order = f"the classes look to be in another order ({name_some(others, MOST_SHOWN)})" if others else ""
+    what = "; ".join(part for part in (swapped, order) if part)
+    return (
+        f"{what}: with that order {better} of {all_} images would be right instead of {right}; "
+        "check the order of the classes in the model and in the data"
+    )
+
+
+def parse_map(text: str) -> dict[str, str]:
+    """`data class=model class,…` of the command line."""
+    pairs = [part.partition("=") for part in text.split(",") if part.strip()]
+    if any(not equals or not a.strip() or not b.strip() for a, equals, b in pairs):
+        raise ValueError(f"--map takes pairs such as car=automobile,ship=boat, but saw {text!r}")
+    return {a.strip(): b.strip() for a, _, b in pairs}
+
+
+def match_names(theirs: Sequence[str], names: Sequence[str], mapping: Mapping[str, str], *, what: str) -> list[int]:
+    """The model's output for each class of the data; empty if nothing has to be changed.
+
+    Equal sets of names are matched, in any spelling of spaces and capitals; several names of one class may be separated
+    by commas, as ImageNet's are. Where names differ, `mapping` says which of the model's names a class of the data has.
+    """
+    if unknown := [name for name in mapping if name not in names]:
+        raise ValueError(f"--map names {name_some(unknown)}, but the data has {name_some(names, MOST_SHOWN)}")
+    if not mapping and (is_unnamed(theirs) or is_unnamed(names)):
+        return []
+    places = {plain_name(part): c for c, name in enumerate(theirs) for part in (name, *name.split(",")) if part.strip()}
+    found = [places.get(plain_name(mapping.get(name, name))) for name in names]
+    whole = len(theirs) == len(names) or bool(mapping)
+    order = [place for place in found if place is not None]
+    if len(order) == len(names) == len(set(order)) and whole:
+        return [] if order == list(range(len(theirs))) else order
+    absent = [name for name, place in zip(names, found, strict=True) if place is None]
+    raise ValueError(
+        f"{what} calls its {len(theirs)} classes {name_some(list(theirs), MOST_SHOWN)}, the data its {len(names)} "
+        f"{name_some(list(names), MOST_SHOWN)}"
+        + (f"; it has no {name_some(absent)}" if absent else "")
+        + ": say which are the same with --map 'data class=model class,…', or use data with the same classes"
+    )
+
+
+def is_unnamed(names: Sequence[str]) -> bool:
+    """Whether names say nothing: numbers, or what Hugging Face writes where nobody gave any."""
+    numbers = [int(name) for name in names if name.isdecimal()]
+    counted = len(numbers) == len(names) and numbers == sorted(set(numbers))
+    return counted or list(names) == [f"LABEL_{c}" for c in range(len(names))]
+
+
+def plain_name(name: str) -> str:
+    """A name without capitals and without the ways to write a space."""
+    return " ".join(name.lower().replace("_", " ").replace("-", " ").split())
+
+
+def describe_order(order: Sequence[int], theirs: Sequence[str], names: Sequence[str], *, what: str) -> str:
+    """What to tell the user about outputs that were put into the data's order."""
+    pairs = [f"{name} is {what}'s {theirs[c]}, output {c}" for name, c in zip(names, order, strict=True)]
+    left = len(theirs) - len(order)
+    rest = f"; {left} other outputs are left out, so it cannot answer with them" if left else ""
+    return f"the outputs of {what} were put into the order of the data's classes by name ({name_some(pairs)}){rest}"

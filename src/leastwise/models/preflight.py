@@ -9,10 +9,8 @@ from torch import Tensor, nn
 from leastwise.core.text import error_with_type
 from leastwise.core.types import Images, Labels, Logits
 from leastwise.models.classifier import Classifier, NoLogits, inference
-from leastwise.models.concern import Concern
 from leastwise.models.gradient_check import REACH, doubt_gradient, doubt_steps
-from leastwise.models.normalisation import doubt_normalisation
-from leastwise.models.output_check import doubt_answers, doubt_logits
+from leastwise.models.output_check import Concern, doubt_answers, doubt_logits, doubt_normalisation
 
 PROBE = 32  # images that the repeated passes and the gradient are tried on
 SINGLES = 4  # images that are also tried alone

@@ -11,9 +11,8 @@ from leastwise.core.files import is_locked
 from leastwise.data.cache import find_folder
 from leastwise.data.registry import SOURCES
 from leastwise.papers.exhibit import Exhibit
-from leastwise.papers.recipes import Measured, Recipe, Trained, trainings
+from leastwise.papers.recipes import Measured, Recipe, Trained, list_replicas, trainings
 from leastwise.papers.registry import EXHIBITS, keep_roles, list_recipes
-from leastwise.papers.replicas import list_replicas
 from leastwise.papers.stored import PaperStore
 
 

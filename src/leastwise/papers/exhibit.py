@@ -1,6 +1,6 @@
 """Papers and their exhibits as declarations."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from leastwise.papers.recipes import Absent, Recipe, Trained, trainings
@@ -69,3 +69,14 @@ class Paper:
     def number(self, cls: int) -> int:
         """A class as the paper counts it."""
         return cls + self.first_class
+
+
+def is_complete(exhibit: Exhibit, scale_name: str, has: Callable[[Recipe], bool]) -> bool:
+    """Whether every row of an exhibit is there in all its parts; what a scale cannot offer is missing."""
+    return all(not isinstance(part, Absent) and has(part) for parts in exhibit(scale_name).values() for part in parts)
+
+
+def count_complete(exhibits: Iterable[Exhibit], scale_name: str, has: Callable[[Recipe], bool]) -> str:
+    """Such as: 41 of 62 exhibits are complete."""
+    every = [is_complete(one, scale_name, has) for one in exhibits]
+    return f"{sum(every)} of {len(every)} exhibit{'s' if len(every) != 1 else ''} complete"

@@ -7,12 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from leastwise.core.files import write_atomic
-from leastwise.papers.completeness import describe_completeness, list_missing
 from leastwise.papers.cost import find_released
 from leastwise.papers.drawing import claims
 from leastwise.papers.drawing.claims import SMOKE, ClaimRow, summarise_claims
-from leastwise.papers.drawing.exhibit_drawing import Drawings, ExhibitDrawing, list_marks
-from leastwise.papers.drawing.inputs import DrawingInput, Note, NotShown
+from leastwise.papers.drawing.inputs import (
+    DrawingInput,
+    Drawings,
+    ExhibitDrawing,
+    Note,
+    NotShown,
+    describe_completeness,
+    list_marks,
+    list_missing,
+)
 from leastwise.papers.drawing.tables import ComparisonTable, make_table, table_csv, table_latex, table_rows
 from leastwise.papers.exhibit import Exhibit, Paper, list_assumptions
 from leastwise.papers.judge import VerdictRule, judge_claims
@@ -20,8 +27,7 @@ from leastwise.papers.printed import exhibit_errata, paper_errata
 from leastwise.papers.recipes import Absent, Measured, Recipe, trainings
 from leastwise.papers.registry import EXHIBITS, load_drawings, load_rules
 from leastwise.papers.results import ExhibitResults, Results
-from leastwise.papers.scale_recipe import describe_measurements, describe_recipe
-from leastwise.papers.scales import SCALES
+from leastwise.papers.scales import SCALES, describe_measurements, describe_recipe
 from leastwise.report.export import csv_text
 from leastwise.report.html import number_figures, render_page
 

@@ -11,9 +11,17 @@ from leastwise.jobs.job import Job
 from leastwise.jobs.schedule import JobListener, JobRunner, execute, schedule
 from leastwise.papers.exhibit import Exhibit, Paper
 from leastwise.papers.jobs import make_job
-from leastwise.papers.recipes import Absent, Measured, Recipe, Trained, networks, trainings
+from leastwise.papers.recipes import (
+    Absent,
+    Measured,
+    Recipe,
+    Trained,
+    is_replicated,
+    list_replicas,
+    networks,
+    trainings,
+)
 from leastwise.papers.registry import PAPERS, list_recipes
-from leastwise.papers.replicas import is_replicated, list_replicas
 from leastwise.papers.results import RecipeResult
 from leastwise.papers.stored import PaperStore, check_kept
 

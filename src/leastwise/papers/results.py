@@ -10,7 +10,7 @@ from jaxtyping import Float
 from leastwise.audit.evidence import Evidence
 from leastwise.core.counts import Tally
 from leastwise.insight.features import Moments, inter_class_similarity, intra_class_variance
-from leastwise.jobs.extras import Picture
+from leastwise.jobs.images import Picture
 from leastwise.papers.claims.trainings import SeededAudits, TrainingPair
 from leastwise.papers.exhibit import Exhibit
 from leastwise.papers.recipes import Absent, Measured, Recipe, Trained

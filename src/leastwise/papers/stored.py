@@ -19,8 +19,8 @@ from leastwise.core.counts import Tally
 from leastwise.core.files import write_json
 from leastwise.core.recipe import recipe_key
 from leastwise.jobs.claims import CLAIM, read_claim
-from leastwise.jobs.extras import FEATURES, PICTURES, read_features, read_pictures
 from leastwise.jobs.folder import read_run_facts
+from leastwise.jobs.images import FEATURES, PICTURES, read_features, read_pictures
 from leastwise.jobs.job import ReleasedNetwork
 from leastwise.jobs.store import KEY_SHOWN, Store, weights_in
 from leastwise.papers.jobs import OWN, ROBUST, make_job

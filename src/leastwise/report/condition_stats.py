@@ -17,10 +17,9 @@ from leastwise.attacks.threats import L2, Linf
 from leastwise.audit.evidence import MOST_NAMED, Evidence
 from leastwise.audit.masking import ball_of
 from leastwise.core.counts import ClassFrame
-from leastwise.core.text import parse_number
-from leastwise.report.text import percent, span
+from leastwise.core.text import parse_number, percent, span
 from leastwise.statistics.intervals import ClassCounts, ClassValues, Ranking, rank_classes, wilson_interval
-from leastwise.statistics.ranks import ClassRanks, estimate_ranks, likely_worst, probability_worst
+from leastwise.statistics.posterior import ClassRanks, estimate_ranks, likely_worst, probability_worst
 from leastwise.statistics.spread import Spread, homogeneity, measure_spread, variance_bounds
 from leastwise.statistics.worst_class import WorstClass, estimate_worst
 

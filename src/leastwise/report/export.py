@@ -14,9 +14,8 @@ import numpy as np
 
 from leastwise.audit.evidence import Evidence
 from leastwise.audit.record import SUMS, Record
-from leastwise.core.escaping import escape_csv, escape_latex, escape_markdown
 from leastwise.core.files import write_atomic
-from leastwise.report.text import percent, span
+from leastwise.core.text import escape_csv, escape_latex, escape_markdown, percent, span
 from leastwise.statistics.intervals import wilson_interval
 
 

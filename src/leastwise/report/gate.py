@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from leastwise.audit.evidence import SUMMARY_FILE, Evidence, load_evidence, locate_evidence
-from leastwise.core.escaping import escape_unprintable
 from leastwise.core.files import parse_json, write_json
+from leastwise.core.text import escape_unprintable, percent, span
 from leastwise.report.kept_images import KIND, from_kept
-from leastwise.report.text import percent, span
 from leastwise.statistics.gate.decide import GateOutcome, GateVerdict, Result, SingleImages
 
 MOST_IMAGES = 10**12  # of a class: counts add up far below what 64 bits hold

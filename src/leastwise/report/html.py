@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from leastwise.core.escaping import escape_html
+from leastwise.core.text import escape_html
 
 if TYPE_CHECKING:
     from leastwise.report.figures import Figure

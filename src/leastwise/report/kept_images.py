@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from leastwise.core.escaping import escape_unprintable
 from leastwise.core.files import write_json
+from leastwise.core.text import escape_unprintable
 from leastwise.statistics.gate.decide import Result, SingleImages
 
 KIND = "leastwise-kept-images"

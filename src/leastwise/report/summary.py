@@ -11,9 +11,9 @@ from leastwise.attacks.autoattack import STANDARD
 from leastwise.attacks.base import Clean
 from leastwise.attacks.corruptions import Corrupted
 from leastwise.attacks.threats import Linf
-from leastwise.audit.check import SurvivorCheck
 from leastwise.audit.evidence import Evidence
 from leastwise.audit.masking import ball_of, cautions, count_unconfirmed, masking_sentences
+from leastwise.audit.record import SurvivorCheck
 from leastwise.core.counts import ClassFrame
 from leastwise.core.files import finite_or_none, with_nulls
 from leastwise.data.classes import Groups
@@ -26,8 +26,17 @@ from leastwise.statistics.spread import (
     nsd_accuracy,
     nsd_error,
 )
-from leastwise.statistics.tails import OrderedEstimate, estimate_cvar, estimate_gini, estimate_worst_k
-from leastwise.statistics.worst_class import GameValue, estimate_worst, mistake_game, pair_game, source_game
+from leastwise.statistics.worst_class import (
+    GameValue,
+    OrderedEstimate,
+    estimate_cvar,
+    estimate_gini,
+    estimate_worst,
+    estimate_worst_k,
+    mistake_game,
+    pair_game,
+    source_game,
+)
 
 SCHEMA = (
     3  # 2: the leaderboard's flat keys, fairness, provenance; 3: the worst class corrected first, intervals of tails

@@ -17,12 +17,11 @@ if TYPE_CHECKING:
         wilson_interval,
     )
     from leastwise.statistics.paired import compare_class_wise, compare_paired
+    from leastwise.statistics.posterior import estimate_ranks, likely_worst, probability_worst
     from leastwise.statistics.race import run_race
-    from leastwise.statistics.ranks import estimate_ranks, likely_worst, probability_worst
     from leastwise.statistics.seeds import compare_class_groups
     from leastwise.statistics.spread import class_gap, homogeneity, measure_spread, worst_accuracy
-    from leastwise.statistics.tails import estimate_cvar, estimate_gini, estimate_worst_k
-    from leastwise.statistics.worst_class import estimate_worst
+    from leastwise.statistics.worst_class import estimate_cvar, estimate_gini, estimate_worst, estimate_worst_k
 
 __all__ = [
     "adjust_holm",
@@ -52,9 +51,8 @@ __getattr__ = lazy_names(
     __name__,
     {
         "intervals": "exact_interval simultaneous_intervals wilson_interval rank_classes adjust_holm",
-        "worst_class": "estimate_worst",
-        "ranks": "estimate_ranks likely_worst probability_worst",
-        "tails": "estimate_cvar estimate_gini estimate_worst_k",
+        "worst_class": "estimate_worst estimate_cvar estimate_gini estimate_worst_k",
+        "posterior": "estimate_ranks likely_worst probability_worst",
         "spread": "homogeneity measure_spread class_gap worst_accuracy",
         "paired": "compare_class_wise compare_paired",
         "race": "run_race",

@@ -13,9 +13,8 @@ from typing import IO
 import numpy as np
 from jaxtyping import Int, Integer, UInt8
 
-from leastwise.core.escaping import escape_unprintable
 from leastwise.core.files import replacing
-from leastwise.core.text import one_line
+from leastwise.core.text import escape_unprintable, one_line
 from leastwise.data.classes import Groups, read_text
 from leastwise.data.dataset import Dataset, ImageRows
 

@@ -9,9 +9,8 @@ import torch
 from safetensors.torch import save as save_safetensors
 from torch import Tensor, nn
 
-from leastwise.core.escaping import escape_unprintable
 from leastwise.core.files import write_atomic
-from leastwise.core.text import name_some
+from leastwise.core.text import escape_unprintable, name_some
 from leastwise.core.types import Shape
 from leastwise.models.classifier import Classifier, TrainedOn
 from leastwise.models.foreign import check_outputs, format_numbers
@@ -26,7 +25,7 @@ from leastwise.models.load.state_dict import (
     sizes_of,
 )
 from leastwise.models.load.torch_file import DIGEST, OURS, digest_values, read_torch, write_torch
-from leastwise.models.normalisation import IMAGENET
+from leastwise.models.output_check import IMAGENET
 from leastwise.models.zoo.registry import find_architecture
 
 FORMAT = 1

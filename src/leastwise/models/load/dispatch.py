@@ -12,7 +12,6 @@ from typing import Any
 from torch import nn
 
 from leastwise.core.types import Shape
-from leastwise.models.class_order import describe_order, match_names
 from leastwise.models.classifier import Classifier, wrap
 from leastwise.models.foreign import ForeignNetwork
 from leastwise.models.load.checkpoint import load_checkpoint
@@ -20,6 +19,7 @@ from leastwise.models.load.exported import load_exported
 from leastwise.models.load.hf_config import CONFIG
 from leastwise.models.load.huggingface import load_huggingface
 from leastwise.models.load.onnx import load_onnx
+from leastwise.models.output_check import describe_order, match_names
 from leastwise.models.reordered import Reordered
 
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import torch
 
-from leastwise.core.escaping import escape_unprintable
-from leastwise.core.text import error_with_type
+from leastwise.core.text import error_with_type, escape_unprintable
 from leastwise.models.load.torch_file import read_torch
 
 CONFIG = "config.json"

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from leastwise.core.text import error_with_type, name_some, one_line
 from leastwise.core.types import Images, Shape
-from leastwise.models.class_order import MOST_SHOWN, describe_order, is_unnamed, match_names
 from leastwise.models.foreign import ForeignNetwork, check_outputs, format_numbers, import_optional, silence_libraries
 from leastwise.models.load.hf_config import Unfinished, check_config, check_size, read_json
+from leastwise.models.output_check import MOST_SHOWN, describe_order, is_unnamed, match_names
 from leastwise.models.reordered import Reordered
 
 # Where the folder was and who wrote it: not part of what the network computes.

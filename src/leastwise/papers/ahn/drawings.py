@@ -3,16 +3,17 @@
 from collections.abc import Mapping, Sequence
 
 from leastwise.core.counts import Tally
-from leastwise.insight.superclasses import rank_groups
+from leastwise.insight.confusion import rank_groups
 from leastwise.papers.ahn.exhibits import CHAIR, FOX, GRID, SWEEP_ROLES
 from leastwise.papers.claims.base import SharedImages, share_images
 from leastwise.papers.drawing import values
-from leastwise.papers.drawing.exhibit_drawing import Drawings, ExhibitDrawing
 from leastwise.papers.drawing.figures import describe_condition, group_ranking_figure
 from leastwise.papers.drawing.inputs import (
     CellValue,
     DrawingInput,
+    Drawings,
     Estimate,
+    ExhibitDrawing,
     OurCells,
     explain_missing,
     find_audits,

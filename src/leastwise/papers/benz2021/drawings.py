@@ -13,7 +13,6 @@ from leastwise.papers.benz2021.similarity import SMALLEST, compute_cosine, fig3,
 from leastwise.papers.claims.base import share_images
 from leastwise.papers.drawing import values
 from leastwise.papers.drawing.epochs import draw_epochs
-from leastwise.papers.drawing.exhibit_drawing import Drawings, ExhibitDrawing, join_drawings
 from leastwise.papers.drawing.figures import (
     SHARES,
     accuracy_panel,
@@ -27,7 +26,17 @@ from leastwise.papers.drawing.figures import (
     logit_similarity_figure,
     matrix_figure,
 )
-from leastwise.papers.drawing.inputs import DrawingInput, Estimate, NotShown, OurCells, find_audits, value_or_reason
+from leastwise.papers.drawing.inputs import (
+    DrawingInput,
+    Drawings,
+    Estimate,
+    ExhibitDrawing,
+    NotShown,
+    OurCells,
+    find_audits,
+    join_drawings,
+    value_or_reason,
+)
 from leastwise.papers.drawing.values import (
     accuracy_difference,
     class_accuracy,

@@ -2,9 +2,15 @@
 
 from collections.abc import Sequence
 
-from leastwise.papers.drawing.exhibit_drawing import ExhibitDrawing, join_drawings
 from leastwise.papers.drawing.figures import draw_similarity
-from leastwise.papers.drawing.inputs import DrawingInput, OurCells, find_audits, value_or_reason
+from leastwise.papers.drawing.inputs import (
+    DrawingInput,
+    ExhibitDrawing,
+    OurCells,
+    find_audits,
+    join_drawings,
+    value_or_reason,
+)
 from leastwise.papers.drawing.values import pair_cosine
 
 

@@ -9,8 +9,13 @@ from scipy.stats import rankdata
 from leastwise.audit.evidence import Evidence
 from leastwise.core.counts import Tally
 from leastwise.data.classes import Groups
-from leastwise.insight.accuracy_drop import percentile_interval
-from leastwise.insight.agreement import agreement_difference, compare_profiles, mean_agreement, rank_correlation
+from leastwise.insight.agreement import (
+    agreement_difference,
+    compare_profiles,
+    mean_agreement,
+    percentile_interval,
+    rank_correlation,
+)
 from leastwise.insight.confusion import ConfusionMatrix, count_confusions, count_inside_groups, measure_symmetry
 from leastwise.insight.dynamics import measure_convergence
 from leastwise.papers.claims.base import (

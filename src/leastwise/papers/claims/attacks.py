@@ -8,8 +8,7 @@ from scipy.special import ndtri
 
 from leastwise.audit.evidence import Evidence
 from leastwise.data.classes import Groups
-from leastwise.insight.accuracy_drop import percentile_interval
-from leastwise.insight.agreement import rank_correlation
+from leastwise.insight.agreement import percentile_interval, rank_correlation
 from leastwise.insight.confusion import count_confusions, count_inside_groups, cvc
 from leastwise.insight.homing import estimate_homing_gain, measure_homing
 from leastwise.papers.claims.base import (

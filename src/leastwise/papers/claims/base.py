@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from leastwise.audit.evidence import Evidence
-from leastwise.insight.accuracy_drop import resample_accuracies
+from leastwise.insight.agreement import resample_accuracies
 from leastwise.statistics.intervals import CONFIDENCE
 from leastwise.statistics.spread import class_deviation, class_gap, worst_accuracy
 

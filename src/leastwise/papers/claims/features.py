@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import bdtrc
 
 from leastwise.audit.evidence import Evidence
-from leastwise.insight.accuracy_drop import resample_accuracies
+from leastwise.insight.agreement import resample_accuracies
 from leastwise.papers.claims.base import (
     NATS,
     PERCENT,
@@ -21,7 +21,7 @@ from leastwise.papers.claims.base import (
 )
 from leastwise.papers.claims.trainings import TrainingPair, rises
 from leastwise.statistics.intervals import CONFIDENCE, ClassValues, exact_interval
-from leastwise.statistics.ranks import probability_worst
+from leastwise.statistics.posterior import probability_worst
 
 DIGITS = 9  # after the point, to which similarities are equal
 

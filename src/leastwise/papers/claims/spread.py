@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from leastwise.audit.evidence import Evidence
-from leastwise.insight.accuracy_drop import IntervalEstimate, joint_share
+from leastwise.insight.agreement import IntervalEstimate, joint_share
 from leastwise.papers.claims.base import (
     PERCENT,
     PERCENT_SQUARED,
@@ -37,7 +37,7 @@ from leastwise.papers.claims.trainings import (
     rises,
 )
 from leastwise.statistics.intervals import CONFIDENCE
-from leastwise.statistics.ranks import probability_worst
+from leastwise.statistics.posterior import probability_worst
 from leastwise.statistics.spread import homogeneity, measure_spread, variance_bounds
 
 NAN = float("nan")

@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from leastwise.core.counts import Tally
-from leastwise.papers.drawing.exhibit_drawing import ExhibitDrawing
-from leastwise.papers.drawing.inputs import DrawingInput, NotShown
+from leastwise.papers.drawing.inputs import DrawingInput, ExhibitDrawing, NotShown
 from leastwise.papers.results import MissingResult
 from leastwise.report.charts.bars import Line, class_line_chart
 from leastwise.report.ends import find_ends

@@ -11,11 +11,16 @@ from jaxtyping import Float
 from leastwise.audit.evidence import Evidence
 from leastwise.core.counts import Tally
 from leastwise.insight.agreement import compare_profiles
-from leastwise.insight.confusion import confusion_rates, count_confusions, keep_mistakes, measure_symmetry
+from leastwise.insight.confusion import (
+    classes_by_group,
+    confusion_rates,
+    count_confusions,
+    keep_mistakes,
+    measure_symmetry,
+    rank_groups,
+)
 from leastwise.insight.features import cosines, mean_logits
-from leastwise.insight.superclasses import classes_by_group, rank_groups
-from leastwise.papers.drawing.exhibit_drawing import ExhibitDrawing
-from leastwise.papers.drawing.inputs import DrawingInput, class_names, find_audits
+from leastwise.papers.drawing.inputs import DrawingInput, ExhibitDrawing, class_names, find_audits
 from leastwise.papers.recipes import Measured
 from leastwise.papers.results import AuditedCondition
 from leastwise.report.charts import bars as charts

@@ -1,8 +1,13 @@
 """What an exhibit is given to be drawn from: audits by role, or the reason why there are none."""
 
+import base64
+import io
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
 
 from leastwise.audit.evidence import Evidence
 from leastwise.insight.features import Moments
@@ -10,6 +15,7 @@ from leastwise.papers.exhibit import Paper
 from leastwise.papers.recipes import Absent, Measured, Recipe, networks
 from leastwise.papers.results import AuditedCondition, ExhibitResults, MissingResult, RecipeResult
 from leastwise.papers.scales import scale
+from leastwise.report.figures import Figure
 
 Estimate = tuple[float, float, float]  # value, low, high
 CellValue = Estimate | str  # or why there is none
@@ -132,3 +138,99 @@ def class_names(audits: Mapping[str, AuditedCondition]) -> tuple[str, ...]:
     """The names of the classes, from the first audit."""
     first: Evidence = next(iter(audits.values()))[0]
     return first.names
+
+
+@dataclass(frozen=True)
+class CaptionedImage:
+    """A picture with the words below it."""
+
+    title: str
+    lines: tuple[str, ...]
+    source: str  # a data URI
+
+
+@dataclass(frozen=True, eq=False)
+class ExhibitDrawing:
+    """Everything that is shown of an exhibit. Drawings add up."""
+
+    panels: tuple[Figure, ...] = ()  # side by side
+    wide: tuple[Figure, ...] = ()  # alone
+    ours: OurCells = field(default_factory=dict)
+    images: tuple[CaptionedImage, ...] = ()
+    notes: tuple[Note, ...] = ()
+    pairs: bool = False  # panels belong together two by two
+    units: Mapping[str, str] = field(default_factory=dict)  # of the columns of `ours` that the paper does not print
+    lead: tuple[str, ...] = ()  # columns that stand before the others, so that nobody has to scroll to them
+
+    def __add__(self, other: "ExhibitDrawing") -> "ExhibitDrawing":
+        return ExhibitDrawing(
+            self.panels + other.panels,
+            self.wide + other.wide,
+            {**self.ours, **other.ours},
+            self.images + other.images,
+            tuple(dict.fromkeys((*self.notes, *other.notes))),
+            self.pairs or other.pairs,
+            {**self.units, **other.units},
+            tuple(dict.fromkeys((*self.lead, *other.lead))),
+        )
+
+
+Drawings = Mapping[str, Callable[[DrawingInput], ExhibitDrawing]]  # by the ids of the exhibits
+
+
+def join_drawings(parts: Iterable[ExhibitDrawing]) -> ExhibitDrawing:
+    """Several drawings as one, in their order."""
+    made = ExhibitDrawing()
+    for part in parts:
+        made = made + part
+    return made
+
+
+def encode_png(pixels: Float[np.ndarray, "c h w"]) -> str:
+    """An image as a data URI; one channel is grey."""
+    from PIL import Image as Pictures
+
+    levels = np.clip(np.rint(255 * pixels), 0, 255).astype(np.uint8).transpose(1, 2, 0)
+    out = io.BytesIO()
+    Pictures.fromarray(levels.squeeze(2) if levels.shape[2] == 1 else levels).save(out, "PNG")
+    return f"data:image/png;base64,{base64.b64encode(out.getvalue()).decode()}"
+
+
+def list_marks(figure: Figure) -> list[dict[str, object]]:
+    """The numbers behind a figure: exactly those that are drawn."""
+    values: list[Mapping[str, object]] = figure.spec["datasets"][figure.spec["data"]["name"]]
+    hidden = {"text", "marked", "about", "kind"}
+    return [{name: value for name, value in row.items() if name not in hidden} for row in values]
+
+
+def describe_completeness(inputs: DrawingInput) -> str:
+    """How many rows of an exhibit are there, unless all are."""
+    there = [[part in inputs.view.results for part in parts] for parts in inputs.view.recipes.values()]
+    whole, begun = sum(map(all, there)), sum(any(parts) and not all(parts) for parts in there)
+    if whole == len(there):
+        return ""
+    part = f", {begun} in part" if begun else ""
+    rows = "row" if len(there) == 1 else "rows"
+    return f"Incomplete: of {len(there)} {rows} {whole or 'none'} {'is' if whole < 2 else 'are'} there{part}."
+
+
+def list_missing(inputs: DrawingInput) -> tuple[NotShown, ...]:
+    """Every row, or part of a row, that is missing, and why."""
+    found = []
+    for role, parts in inputs.view.recipes.items():
+        lacking = [part for part in parts if part not in inputs.view.results]
+        for part in lacking:
+            some = len(lacking) < len(parts) and isinstance(part, Measured)
+            name = f"{role} under {', '.join(part.conditions)}" if some and isinstance(part, Measured) else role
+            found.append(NotShown((name,), explain_missing_part(inputs, part)))
+    return tuple(dict.fromkeys(found))
+
+
+def explain_missing_part(inputs: DrawingInput, part: Recipe | Absent) -> str:
+    """Why a part of a row has no result: out of reach at this scale, failed, or not run."""
+    if isinstance(part, Absent):
+        return part.reason
+    for recipe in (part, *networks(part)):
+        if recipe in inputs.failed:
+            return f"failed: {inputs.failed[recipe]}"
+    return NOT_RUN

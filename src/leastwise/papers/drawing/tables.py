@@ -6,7 +6,7 @@ from statistics import mode
 from types import MappingProxyType
 from typing import Any
 
-from leastwise.core.escaping import escape_latex
+from leastwise.core.text import escape_latex
 from leastwise.papers.drawing.inputs import CellValue, OurCells
 from leastwise.papers.printed import PrintedCell, printed_table
 from leastwise.report.export import csv_text

@@ -6,12 +6,21 @@ import numpy as np
 
 from leastwise.insight.confusion import cvc
 from leastwise.insight.homing import estimate_homing_gain, measure_homing
-from leastwise.jobs.extras import Picture
-from leastwise.jobs.images import read_images
+from leastwise.jobs.images import Picture, read_images
 from leastwise.papers.drawing.epochs import draw_epochs
-from leastwise.papers.drawing.exhibit_drawing import CaptionedImage, Drawings, ExhibitDrawing, encode_png, join_drawings
 from leastwise.papers.drawing.figures import COUNTS, class_line_figure, confusion_figure, matrix_figure
-from leastwise.papers.drawing.inputs import CellValue, DrawingInput, OurCells, explain_missing, find_audits
+from leastwise.papers.drawing.inputs import (
+    CaptionedImage,
+    CellValue,
+    DrawingInput,
+    Drawings,
+    ExhibitDrawing,
+    OurCells,
+    encode_png,
+    explain_missing,
+    find_audits,
+    join_drawings,
+)
 from leastwise.papers.drawing.values import class_accuracy, compute_cell, count_taken_for, mcd, overall
 from leastwise.papers.recipes import Measured
 from leastwise.papers.results import MissingResult

@@ -8,8 +8,7 @@ import numpy as np
 from leastwise.data.classes import CIFAR10, CIFAR10_GROUPS, STL10, STL10_GROUPS
 from leastwise.papers.claims.base import SharedImages, gap, share_images
 from leastwise.papers.drawing import values
-from leastwise.papers.drawing.exhibit_drawing import ExhibitDrawing
-from leastwise.papers.drawing.inputs import CellValue, DrawingInput, Estimate, OurCells, value_or_reason
+from leastwise.papers.drawing.inputs import CellValue, DrawingInput, Estimate, ExhibitDrawing, OurCells, value_or_reason
 from leastwise.papers.drawing.values import (
     SPREAD_STATISTICS,
     SPREAD_UNITS,

@@ -5,20 +5,22 @@ from collections.abc import Mapping
 import numpy as np
 
 from leastwise.audit.evidence import Evidence
-from leastwise.insight.accuracy_drop import drop_shares, joint_share
+from leastwise.insight.agreement import drop_shares, joint_share
 from leastwise.insight.confusion import entropy
 from leastwise.insight.features import cosines, inter_class_similarity
 from leastwise.papers.claims.base import SharedImages, share_images
-from leastwise.papers.drawing.exhibit_drawing import Drawings, ExhibitDrawing, join_drawings
 from leastwise.papers.drawing.figures import class_accuracies, class_line_figure
 from leastwise.papers.drawing.inputs import (
     DrawingInput,
+    Drawings,
     Estimate,
+    ExhibitDrawing,
     Note,
     NotShown,
     OurCells,
     explain_missing,
     find_audits,
+    join_drawings,
     value_or_reason,
 )
 from leastwise.papers.drawing.values import class_accuracy, compute_cell, overall

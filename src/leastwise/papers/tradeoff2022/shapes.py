@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from leastwise.insight.features import inter_class_similarity, intra_class_variance
-from leastwise.papers.drawing.exhibit_drawing import ExhibitDrawing
 from leastwise.papers.drawing.figures import class_line_figure
-from leastwise.papers.drawing.inputs import DrawingInput, explain_missing
+from leastwise.papers.drawing.inputs import DrawingInput, ExhibitDrawing, explain_missing
 from leastwise.papers.results import MissingResult
 
 FeatureShapes = tuple["np.ndarray", "np.ndarray", "np.ndarray"]  # of one network: similarity, variance, pooled variance

@@ -6,8 +6,14 @@ from functools import partial
 
 from leastwise.papers.claims.base import AccuracyStatistic, average, share_images
 from leastwise.papers.claims.base import worst as worst_of
-from leastwise.papers.drawing.exhibit_drawing import ExhibitDrawing
-from leastwise.papers.drawing.inputs import DrawingInput, Estimate, OurCells, find_audits, value_or_reason
+from leastwise.papers.drawing.inputs import (
+    DrawingInput,
+    Estimate,
+    ExhibitDrawing,
+    OurCells,
+    find_audits,
+    value_or_reason,
+)
 from leastwise.papers.drawing.values import (
     CellStatistic,
     accuracy_difference,

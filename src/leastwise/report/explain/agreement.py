@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 from leastwise.core.files import with_nulls
-from leastwise.insight.accuracy_drop import drop_shares
-from leastwise.insight.agreement import compare_profiles
+from leastwise.insight.agreement import compare_profiles, drop_shares
 from leastwise.report.explain.facts import ExplainFacts, with_nans
 
 SURE = 1.96  # standard errors

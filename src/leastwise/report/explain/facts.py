@@ -13,8 +13,7 @@ from scipy.special import bdtrc
 from leastwise.audit.evidence import EXPLAIN_FILE, Evidence
 from leastwise.core.counts import Tally
 from leastwise.core.files import finite_or_none, with_nulls
-from leastwise.insight.accuracy_drop import drop_shares, joint_share
-from leastwise.insight.agreement import RankCorrelation, rank_correlation
+from leastwise.insight.agreement import RankCorrelation, drop_shares, joint_share, rank_correlation
 from leastwise.insight.confusion import cvc, entropy, find_extremes
 from leastwise.insight.dynamics import measure_overfitting
 from leastwise.insight.explain import Explanation, explain_classes

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from leastwise.core.text import percent, span
 from leastwise.report.explain.facts import ExplainFacts, with_nans
-from leastwise.report.text import percent, span
 
 LARGEST = 30  # classes up to which communities are named
 

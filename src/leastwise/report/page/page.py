@@ -9,6 +9,7 @@ from typing import Any
 from leastwise.audit.evidence import Evidence
 from leastwise.audit.masking import cautions, check_remarks
 from leastwise.core.files import write_atomic
+from leastwise.core.text import percent, span
 from leastwise.report.class_changes import different_attacks, list_changes, same_images
 from leastwise.report.condition_stats import (
     ConditionStats,
@@ -25,7 +26,6 @@ from leastwise.report.html import number_figures, render_page
 from leastwise.report.page.citations import find_row, find_works, make_bibtex
 from leastwise.report.results import AuditedModel
 from leastwise.report.terminal.table import what_changed
-from leastwise.report.text import percent, span
 from leastwise.statistics.intervals import CONFIDENCE, wilson_interval
 
 CLEAN = "clean"

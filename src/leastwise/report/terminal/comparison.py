@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from leastwise.report.text import percent, say
+from leastwise.core.text import percent, say
 
 
 def print_comparison(console: Console, made: dict[str, Any]) -> None:

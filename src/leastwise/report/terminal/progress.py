@@ -19,8 +19,8 @@ from rich.progress import (
 
 from leastwise.audit.auditor import AtMost, Meanwhile, Planned, Ready
 from leastwise.core.counts import Tally
+from leastwise.core.text import percent, say
 from leastwise.jobs.events import JobEvent
-from leastwise.report.text import percent, say
 from leastwise.statistics.race import Round
 from leastwise.training.base import Epoch, Seen
 from leastwise.training.loop import StepProgress

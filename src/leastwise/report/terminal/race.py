@@ -8,9 +8,9 @@ from typing import Any
 from rich.console import Console
 
 from leastwise.audit.auditor import Ready
+from leastwise.core.text import percent, say
 from leastwise.jobs.events import JobEvent
 from leastwise.report.terminal.progress import LINE_EVERY
-from leastwise.report.text import percent, say
 from leastwise.statistics.race import Round
 
 FEW = 10  # classes that a sentence names

@@ -10,9 +10,9 @@ from rich.text import Text
 from leastwise.audit.evidence import Evidence
 from leastwise.audit.masking import cautions
 from leastwise.core.counts import ClassFrame
+from leastwise.core.text import percent, say, span
 from leastwise.report.class_changes import compare_pair
 from leastwise.report.condition_stats import find_attackers_pick, lowest_accuracy
-from leastwise.report.text import percent, say, span
 from leastwise.statistics.intervals import CONFIDENCE, wilson_interval
 from leastwise.statistics.paired import PairedComparison
 from leastwise.statistics.worst_class import estimate_worst

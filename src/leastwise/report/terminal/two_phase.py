@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from leastwise.report.text import percent, span
+from leastwise.core.text import percent, span
 
 
 def phases_lines(told: Mapping[str, Any]) -> tuple[str, ...]:
