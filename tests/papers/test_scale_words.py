@@ -10,15 +10,18 @@ import pytest
 
 from leastwise.data.classes import CIFAR10
 from leastwise.jobs.images import ImageSet
+from leastwise.jobs.job import TrainJob
 from leastwise.papers.drawing.inputs import DrawingInput, describe_completeness, list_missing
 from leastwise.papers.drawing.tables import make_table, put_first
 from leastwise.papers.exhibit import PaperSetting, count_complete, is_complete, list_assumptions
+from leastwise.papers.jobs import make_job
 from leastwise.papers.page import draw_exhibit, write_page
 from leastwise.papers.printed import read_errata
-from leastwise.papers.recipes import PaperThreat, Recipe, Trained, trainings
+from leastwise.papers.recipes import Measured, PaperThreat, Recipe, Trained, trainings
 from leastwise.papers.registry import EXHIBITS, PAPERS, list_recipes
 from leastwise.papers.results import ExhibitResults, RecipeResult
 from leastwise.papers.scales import describe_recipe, format_radius
+from leastwise.training.averaging import FAWA
 from tests.insight.evidence_of_logits import evidence_of, predicting
 from tests.papers.results_made_up import found
 
@@ -173,3 +176,14 @@ def test_table_4_says_how_far_it_depends_on_the_masks_and_where_more_than_the_ba
     assert "white +2.0 and +5.0; white, tight masks −10.0 and −5.0; white, wide masks +5.0 and +10.0." in depends
     (more,) = [one for one in notes if "more than the background" in one]
     assert more.startswith("white, tight masks: natural accuracy changes by −10.0 points")
+
+
+def test_an_average_remembers_the_same_share_of_a_shorter_training() -> None:
+    """FAWA's 0.85 of 200 epochs is 0.85^25 of eight: an epoch of lite stands for 25; without it six of eight count."""
+    (row,) = EXHIBITS["ahn/table1"]("lite")["PGD + CFA"]
+    assert isinstance(row, Measured) and isinstance(row.model, Trained)
+    decay = dict(row.model.settings)["fawa.decay"]
+    assert decay == pytest.approx(0.85**25) == pytest.approx(0.0172, abs=1e-4)
+    job = make_job(row.model)
+    assert isinstance(job, TrainJob) and job.training.averaging == FAWA(decay=decay)
+    assert "average of weights: fawa with decay 0.017" in describe_recipe([row.model])

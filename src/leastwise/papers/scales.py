@@ -10,7 +10,8 @@ from fractions import Fraction
 from leastwise.data.registry import SOURCES
 from leastwise.jobs.images import ImageSet
 from leastwise.jobs.job import ReleasedNetwork
-from leastwise.papers.recipes import Absent, Measured, PaperThreat, Recipe, Trained
+from leastwise.papers.recipes import Absent, Measured, PaperThreat, Recipe, Settings, Trained
+from leastwise.training.averaging import EMA, FAWA, find_averaging
 
 
 @dataclass(frozen=True)
@@ -127,13 +128,14 @@ def lite_obstacle(model: Trained | ReleasedNetwork) -> str:
 
 def lite_trained(t: Trained) -> Trained:
     base, plus, parts = t.arch.partition("+")
+    epochs = LITE_EPOCHS_OF.get(t.data.name, LITE_EPOCHS)
     return replace(
         t,
         data=lite_images(t.data),
         arch=LITE_ARCHS.get(base, "small") + plus + parts,
-        settings=tuple(one for one in t.settings if one[0] not in LITE_LEFT_OUT),
+        settings=tuple(sorted((*(s for s in t.settings if s[0] not in LITE_LEFT_OUT), *shorter_average(t, epochs)))),
         threat=lite_threat(t.threat),
-        epochs=LITE_EPOCHS_OF.get(t.data.name, LITE_EPOCHS),
+        epochs=epochs,
         batch_size=128,
         rate=t.rate if has_own_rate(t) else LITE_RATE_OF.get(base, LITE_RATE),
         schedule="one-cycle" if t.schedule == "steps" else t.schedule,
@@ -145,6 +147,15 @@ def lite_trained(t: Trained) -> Trained:
         seed=t.seed if base in (*LITE_ARCHS, *LITE_SAME) else own_seed(t),
         scale="lite",
     )
+
+
+def shorter_average(t: Trained, epochs: int) -> Settings:
+    """The decay of an average that remembers the same share of the training, of which there are fewer epochs."""
+    if not t.average:
+        return ()
+    averaging = find_averaging(t.average)
+    assert isinstance(averaging, EMA | FAWA), f"{t.average} has no decay that could be shortened"
+    return ((f"{t.average}.decay", averaging.decay ** (t.epochs / epochs)),)
 
 
 def lite_images(images: ImageSet) -> ImageSet:
@@ -267,6 +278,11 @@ def describe_images(t: Trained) -> str:
     return "all training images" if t.data.per_class is None else f"{t.data.per_class} training images of each class"
 
 
+def describe_average(t: Trained) -> str:
+    decay = dict(t.settings).get(f"{t.average}.decay")
+    return t.average if decay is None else f"{t.average} with decay {decay:.2g}"
+
+
 SETTINGS: tuple[tuple[str, Callable[[Trained], str]], ...] = (
     ("network", lambda t: t.arch.partition("+")[0]),
     ("epochs", lambda t: str(t.epochs)),
@@ -276,6 +292,7 @@ SETTINGS: tuple[tuple[str, Callable[[Trained], str]], ...] = (
     ("weight decay", lambda t: f"{t.weight_decay:g}"),
     ("attack in training", lambda t: describe_attack(t.threat)),
     ("images", describe_images),
+    ("average of weights", describe_average),
     ("epoch that is kept", lambda t: t.keep.replace("best-test:", "best on test images by ")),
 )
 # By what those that depart from the rest are named, the first that tells them apart.
