@@ -32,7 +32,6 @@ from leastwise.attacks.autoattack import make_autoattack
 from leastwise.attacks.base import Attack
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Linf
-from leastwise.audit.asking import MOST_IMAGES, usual_batch
 from leastwise.cli.demo_story import EPS, make_jobs
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels
@@ -44,6 +43,7 @@ from leastwise.models.classifier import Classifier, inference
 from leastwise.models.fast.prepare import attack_step, prepare
 from leastwise.models.load.checkpoint import load_checkpoint
 from leastwise.models.load.dispatch import load_model
+from leastwise.models.preflight import MOST_IMAGES, usual_batch
 from leastwise.training.base import Epoch
 from leastwise.training.methods.pgd_at import PGDAT
 from leastwise.training.recipe import Training

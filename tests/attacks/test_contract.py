@@ -6,10 +6,15 @@ import pytest
 import torch
 from torch import nn
 
-from leastwise.attacks.base import Attack, BallAttack, Outcome, Passes, make_outcome
+from leastwise.attacks.base import Attack, BallAttack, Clean, Outcome, Passes, make_outcome
 from leastwise.attacks.choices import Keep
+from leastwise.attacks.combine import Cascade
+from leastwise.attacks.goals import Toward
+from leastwise.attacks.min_norm.ddn_fmn import FMN
 from leastwise.attacks.pgd import PGD
+from leastwise.attacks.surrogate import Surrogate
 from leastwise.attacks.threats import Ball, Linf
+from leastwise.attacks.transfer import Transfer
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels
 from tests.conftest import SHAPE, random_linear
@@ -85,3 +90,14 @@ def test_an_attack_without_run_or_cost_cannot_be_made() -> None:
 
     with pytest.raises(TypeError, match="abstract"):
         Half()  # type: ignore[abstract]
+
+
+def test_attacks_say_what_ball_they_stay_in_and_whether_any_mistake_counts() -> None:
+    pgd, elsewhere, towards = PGD(Linf(0.1)), PGD(Linf(0.2)), PGD(Linf(0.1), goal=Toward(1))
+    assert pgd.common_ball == Cascade((pgd, towards)).common_ball == Linf(0.1)
+    assert Cascade((pgd, elsewhere)).common_ball is Clean().common_ball is Cascade((pgd, Clean())).common_ball is None
+    assert Clean().any_mistake and Cascade((pgd, elsewhere)).any_mistake
+    assert not towards.any_mistake and not Cascade((pgd, towards)).any_mistake
+    assert FMN(Linf(0.1)).any_mistake and not FMN(Linf(0.1), target=torch.zeros(2, dtype=torch.int64)).any_mistake
+    network = Surrogate("other", "digest", nn.Flatten())
+    assert Cascade((pgd, Transfer(pgd, (network,)))).other_networks == (network,) and pgd.other_networks == ()

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import leastwise.attacks.nattack as module
-from leastwise.attacks.active_set import ask
-from leastwise.attacks.base import BROKEN, FINE, NEVER
+from leastwise.attacks.base import BROKEN, FINE, NEVER, ask
 from leastwise.attacks.goals import KL, Margin, Targeted
 from leastwise.attacks.nattack import (
     NAttack,

@@ -8,7 +8,8 @@ import pytest
 from torch import nn
 
 import leastwise.attacks
-from leastwise.attacks.base import Attack, Clean, CombinedAttack, Passes
+from leastwise.attacks.base import Attack, Clean, Passes
+from leastwise.attacks.combine import CombinedAttack
 from leastwise.attacks.external import ExternalAttack
 from leastwise.attacks.min_norm.search import NearestMistake
 from leastwise.attacks.naming import AttackName, Threat

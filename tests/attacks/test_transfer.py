@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from leastwise.attacks.active_set import pick_rows
-from leastwise.attacks.base import BROKEN, NEVER, Outcome
+from leastwise.attacks.base import BROKEN, NEVER, Outcome, pick_rows
 from leastwise.attacks.choices import Keep
 from leastwise.attacks.combine import Cascade, Restarts
 from leastwise.attacks.goals import CE, DLR, KL, Targeted

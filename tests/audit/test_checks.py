@@ -18,7 +18,7 @@ from leastwise.attacks.pgd import PGD
 from leastwise.attacks.registry import make_attack
 from leastwise.attacks.square import Square
 from leastwise.attacks.threats import L1, L2, Linf
-from leastwise.audit.asking import find_reach, group_by_ball
+from leastwise.audit.auditor import find_reach, group_by_ball
 from leastwise.audit.evidence import parse_evidence
 from leastwise.audit.masking import (
     MOST_SAMPLED,

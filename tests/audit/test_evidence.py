@@ -16,15 +16,16 @@ from leastwise.attacks.naming import Threat
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.registry import make_attack
 from leastwise.attacks.threats import Linf
-from leastwise.audit.asking import usual_batch
-from leastwise.audit.auditor import AuditEvent, Meanwhile, Ready, Step, make_auditor
+from leastwise.audit.auditor import make_auditor
 from leastwise.audit.evidence import EVIDENCE_FILE, Evidence, load_evidence, merge_evidence
 from leastwise.audit.record import Record
 from leastwise.core.noise import Noise
 from leastwise.data.dataset import Dataset
 from leastwise.jobs.audit_task import AuditTask, audit
-from leastwise.models.classifier import Classifier, backward_bytes, wrap
+from leastwise.jobs.events import AuditEvent, Meanwhile, Ready, Step
+from leastwise.models.classifier import Classifier, wrap
 from leastwise.models.fast.prepare import ORIGINAL
+from leastwise.models.preflight import backward_bytes, usual_batch
 from leastwise.models.zoo.registry import build
 from leastwise.report.summary import summarise
 from tests.conftest import SHAPE, K

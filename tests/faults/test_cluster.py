@@ -12,16 +12,17 @@ import numpy as np
 import psutil
 import pytest
 
-from leastwise.audit.asking import choose_moved
-from leastwise.audit.auditor import Auditor, Step
+from leastwise.audit.auditor import Auditor
 from leastwise.audit.evidence import load_evidence
 from leastwise.audit.race import RaceRecipe
 from leastwise.cli.main import main
 from leastwise.jobs.audit_task import AuditTask
 from leastwise.jobs.dask.cluster import connect_cluster
 from leastwise.jobs.dask.security import check_address
+from leastwise.jobs.events import Step
 from leastwise.jobs.folder import IMAGES
 from leastwise.jobs.race_task import RaceTask
+from leastwise.models.answers import choose_moved
 from leastwise.models.fast.prepare import ORIGINAL
 from leastwise.models.load.checkpoint import load_checkpoint
 from tests.faults.killable_cluster import Machines, account, checked, committed, images, machines, task

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from leastwise.audit.auditor import Step
 from leastwise.audit.evidence import EVIDENCE_FILE
 from leastwise.core.files import LOCK, lock_folder
 from leastwise.jobs.audit_task import AuditTask
+from leastwise.jobs.events import Step
 from leastwise.jobs.executor import AuditWork, LocalAudit, LocalExecutor, LostPiece, PieceListener, PieceResult
 from leastwise.jobs.folder import Clock
 from tests.faults.killable_cluster import account, checked, committed, images, task, wait_for

@@ -16,11 +16,12 @@ from leastwise.attacks.base import Clean
 from leastwise.attacks.goals import CE
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Linf
-from leastwise.audit.auditor import Planned, Step, make_auditor
+from leastwise.audit.auditor import make_auditor
 from leastwise.audit.evidence import EVIDENCE_FILE, load_evidence
 from leastwise.data.dataset import Dataset
 from leastwise.data.loading import load
 from leastwise.jobs.audit_task import AuditTask
+from leastwise.jobs.events import Planned, Step
 from leastwise.jobs.folder import IMAGES, LEDGER, SHARDS, open_ledger
 from leastwise.jobs.shards import piece_name
 from leastwise.models.classifier import Classifier

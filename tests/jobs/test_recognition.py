@@ -13,11 +13,12 @@ import torch
 
 from leastwise.attacks.surrogate import make_surrogate
 from leastwise.attacks.transfer import Transfer
-from leastwise.audit.auditor import Conditions, Step, make_auditor
+from leastwise.audit.auditor import Conditions, make_auditor
 from leastwise.audit.evidence import load_evidence
 from leastwise.audit.race import RaceRecipe
 from leastwise.jobs.audit_task import AuditTask, audit
 from leastwise.jobs.claims import CLAIM
+from leastwise.jobs.events import Step
 from leastwise.jobs.folder import SHARDS
 from leastwise.jobs.race_task import RaceTask
 from leastwise.models.classifier import Classifier, wrap
@@ -82,7 +83,7 @@ def test_no_edit_gets_the_numbers_of_the_model_before_it(cut_short: bool, tmp_pa
 KILLED = """
 import os, signal
 from pathlib import Path
-from leastwise.audit.auditor import Step
+from leastwise.jobs.events import Step
 from tests.jobs.edited_models import load_edited, task
 def kill(event):
     if isinstance(event, Step) and event.fraction > 0.4:

@@ -12,12 +12,12 @@ from leastwise.attacks.goals import CE
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.square import Square
 from leastwise.attacks.threats import Linf
-from leastwise.audit.auditor import Auditor, Conditions, Step, make_auditor
+from leastwise.audit.auditor import Auditor, Conditions, make_auditor
 from leastwise.audit.two_phase import SamplePlan, parse_plan, split_conditions
 from leastwise.data.dataset import Dataset
 from leastwise.data.loading import load
 from leastwise.jobs.audit_task import AuditTask
-from leastwise.jobs.events import JobEvent
+from leastwise.jobs.events import JobEvent, Step
 from leastwise.jobs.folder import SECOND, TWO_PHASE
 from leastwise.jobs.two_phase import SecondPhase
 from leastwise.models.zoo.registry import build

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from leastwise.audit.auditor import Planned
 from leastwise.core.counts import Tally
+from leastwise.jobs.events import Planned
 from leastwise.report.condition_stats import find_attackers_pick, side_sentences
 from leastwise.report.export import table_latex
 from leastwise.report.terminal.progress import plan_text, tally_text

@@ -1,16 +1,19 @@
 """The contract every attack keeps.
 
-An attack is a frozen dataclass that inherits `Attack`, or one of the two contracts below it: `BallAttack` for a search
-in one ball, `CombinedAttack` for one made of others. It writes `run` and whichever hooks differ from their defaults;
-calling it, changing its radius and checking its points are written here once.
+An attack is a frozen dataclass that inherits `Attack`, or `BallAttack` for a search in one ball, or `CombinedAttack`
+(in `combine`) for one made of others. It writes `run` and whichever hooks differ from their defaults; calling it,
+changing its radius and checking its points are written here once.
+
+So is what `run` of every search does: a look at the model (`ask`, `slope`), and letting examples leave the batch. The
+state of a search is a frozen dataclass whose tensors have one row per example, so that when examples leave all their
+rows leave with them: `pick_rows(state, rows)`.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
-from functools import reduce
 from inspect import get_annotations
-from typing import ClassVar, Literal, NamedTuple, TypeVar, final
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, final
 
 import torch
 from jaxtyping import Bool
@@ -22,9 +25,10 @@ from leastwise.attacks.codes import FINE as FINE
 from leastwise.attacks.codes import FLAT as FLAT
 from leastwise.attacks.codes import NEVER as NEVER
 from leastwise.attacks.goals import Goal, Targeted, is_mistaken
-from leastwise.attacks.threats import Ball, Radius, check_pixels, is_in_ball, is_in_pixel_range
+from leastwise.attacks.surrogate import Surrogate
+from leastwise.attacks.threats import Ball, Radius, check_pixels, is_in_ball, is_in_pixel_range, known_ball
 from leastwise.core.noise import Noise
-from leastwise.core.types import Images, Labels, Logits, Mask
+from leastwise.core.types import Images, Labels, Logits, Mask, PerExample, Rows
 from leastwise.models.classifier import inference
 
 ModelAccess = Literal["gradients", "queries", "nothing"]  # what an attack asks of the attacked model, beside a verdict
@@ -33,7 +37,7 @@ ModelAccess = Literal["gradients", "queries", "nothing"]  # what an attack asks 
 # The attack that a method is called on. Not `Self`: beartype, which checks types in tests, takes that on classes only.
 AnyAttack = TypeVar("AnyAttack", bound="Attack")
 AnyBallAttack = TypeVar("AnyBallAttack", bound="BallAttack")
-AnyCombined = TypeVar("AnyCombined", bound="CombinedAttack")
+RowState = TypeVar("RowState")
 
 
 class Outcome(NamedTuple):
@@ -132,6 +136,21 @@ class Attack(ABC):
         return self.needs == "gradients"
 
     @property
+    def common_ball(self) -> Ball | None:
+        """The ball that the attack, or everything that it is made of, stays in; None if there is no such ball."""
+        return None
+
+    @property
+    def any_mistake(self) -> bool:
+        """Whether any wrong answer counts; survivors of an attack toward one class prove nothing."""
+        return True
+
+    @property
+    def other_networks(self) -> tuple[Surrogate, ...]:
+        """The networks besides the attacked one that points are crafted on."""
+        return ()
+
+    @property
     def last_step(self) -> int:
         """The step of a point at the end of the search; 1 for an attack that does not count steps."""
         return 1
@@ -188,6 +207,10 @@ class BallAttack(Attack, contract=True):
     ball: Ball
     keep: Keep
 
+    @property
+    def common_ball(self) -> Ball | None:
+        return known_ball(self.ball)
+
     def with_radius(self: AnyBallAttack, eps: Radius, step: Radius | None) -> AnyBallAttack:
         return replace(self, ball=self.ball.at(eps))  # type: ignore[type-var]
 
@@ -203,6 +226,10 @@ class GoalAttack(BallAttack, contract=True):
 
     goal: Goal
 
+    @property
+    def any_mistake(self) -> bool:
+        return self.goal.any_mistake
+
     def notes(self, k: int) -> tuple[str, ...]:
         return self.goal.notes(k)
 
@@ -214,37 +241,6 @@ class GoalAttack(BallAttack, contract=True):
         if self.goal.clean_forwards:
             return is_mistaken(z, y)
         return self.goal.reached(z, y, *self.goal.bind(model, x, y))
-
-
-class CombinedAttack(Attack, contract=True):
-    """An attack made of others: it permits what any of them does, and needs what any of them needs."""
-
-    needs: ClassVar[ModelAccess | None] = None
-
-    @property
-    @abstractmethod
-    def inner(self) -> tuple[Attack, ...]:
-        """The attacks it is made of."""
-
-    @abstractmethod
-    def with_inner(self: AnyCombined, inner: tuple[Attack, ...]) -> AnyCombined:
-        """The same combination of other attacks, as many as before."""
-
-    def with_radius(self: AnyCombined, eps: Radius, step: Radius | None) -> AnyCombined:
-        return self.with_inner(tuple(one.at(eps, step) for one in self.inner))
-
-    def is_within_threat(self, x: Images, x_adv: Images) -> Mask:
-        return reduce(torch.logical_or, (one.allows(x, x_adv) for one in self.inner))
-
-    @property
-    def gradients(self) -> bool:
-        return any(one.gradients for one in self.inner)
-
-    def notes(self, k: int) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(note for one in self.inner for note in one.notes(k)))
-
-    def to_the_end(self: AnyCombined) -> AnyCombined:
-        return self.with_inner(tuple(one.to_the_end() for one in self.inner))
 
 
 @dataclass(frozen=True)
@@ -278,3 +274,75 @@ def clean_outcome(z: Logits, x: Images, y: Labels) -> Outcome:
     return make_outcome(
         x, finite & (z.argmax(dim=1) != y), torch.zeros_like(y), forwards=len(x), backwards=0, trouble=trouble
     )
+
+
+def pick_rows(state: RowState, rows: Rows) -> RowState:
+    """The state, or the attack, of some of the examples: every tensor in it has one row per example."""
+    return pick_tensors(state, rows)
+
+
+def pick_tensors(value: Any, rows: Rows) -> Any:
+    """Any value with the rows of some examples in every tensor that it holds."""
+    match value:
+        case Tensor():
+            return value.index_select(0, rows)  # several times as fast as value[rows]
+        case tuple():
+            return keep_or_replace(value, tuple(pick_tensors(part, rows) for part in value))
+    if is_dataclass(value) and not isinstance(value, type):
+        held = {f.name: getattr(value, f.name) for f in fields(value)}
+        changed = {name: pick_tensors(part, rows) for name, part in held.items()}
+        return value if all(changed[name] is held[name] for name in held) else replace(value, **changed)
+    return value
+
+
+def keep_or_replace(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The old tuple if nothing in it changed, so that frozen values are not made anew."""
+    return old if all(a is b for a, b in zip(old, new, strict=True)) else new
+
+
+def rows_of(mask: Mask) -> Rows:
+    """The places at which a mask is true."""
+    return mask.nonzero().squeeze(1)
+
+
+def runs_per_pass(waiting: int, left: int, room: int) -> int:
+    """How many of the runs that wait are made side by side: a pass of few examples costs nearly as much as one of many.
+
+    A function of counts: `left` examples are still undecided, and a pass may hold `room` rows.
+    """
+    return max(1, min(waiting, room // left))
+
+
+class Slope(NamedTuple):
+    """What the model says at a point: logits, the goal's score and its gradient there."""
+
+    z: Logits
+    score: PerExample
+    gradient: Images  # zero where it is not finite: the sign of NaN would move nothing either
+    trouble: Labels  # FLAT or BROKEN where there is nothing to follow
+
+    @property
+    def broken(self) -> Mask:
+        return self.trouble == BROKEN
+
+
+def slope(model: nn.Module, goal: Goal, at: Images, *, bound: tuple[Tensor, ...]) -> Slope:
+    """One forward and one backward pass."""
+    at = at.detach().requires_grad_()
+    with torch.enable_grad():
+        z = model(at)
+        score = goal.score(z, *bound)
+        (gradient,) = torch.autograd.grad(score.sum(), at)
+    size = gradient.abs().amax(dim=(1, 2, 3))  # NaN if any entry is
+    finite = size.isfinite() & z.detach().isfinite().all(dim=1)
+    if not bool(finite.all()):
+        gradient = torch.where(finite.view(-1, 1, 1, 1), gradient, 0)
+    trouble = torch.where(finite, torch.where(size == 0, FLAT, FINE), BROKEN)
+    return Slope(z.detach(), score.detach(), gradient, trouble)
+
+
+def ask(model: nn.Module, x: Images) -> tuple[Logits, Mask]:
+    """One forward pass: the logits, and for which examples they are finite."""
+    with torch.no_grad():
+        z = model(x)
+    return z, z.isfinite().all(dim=1)

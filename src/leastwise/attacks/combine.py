@@ -1,18 +1,67 @@
 """Several attacks as one."""
 
+from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from functools import reduce
+from typing import ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from leastwise.attacks.active_set import pick_rows, rows_of
-from leastwise.attacks.base import AnyAttack, Attack, CombinedAttack, Outcome, Passes
+from leastwise.attacks.base import AnyAttack, Attack, ModelAccess, Outcome, Passes, pick_rows, rows_of
 from leastwise.attacks.codes import GRID
+from leastwise.attacks.surrogate import Surrogate
+from leastwise.attacks.threats import Ball, Radius
 from leastwise.core.noise import Noise
-from leastwise.core.types import Images, Labels, Rows
+from leastwise.core.types import Images, Labels, Mask, Rows
+
+AnyCombined = TypeVar("AnyCombined", bound="CombinedAttack")
 
 MOST = 31  # members whose bits fit into what evidence stores
+
+
+class CombinedAttack(Attack, contract=True):
+    """An attack made of others: it permits what any of them does, and needs what any of them needs."""
+
+    needs: ClassVar[ModelAccess | None] = None
+
+    @property
+    @abstractmethod
+    def inner(self) -> tuple[Attack, ...]:
+        """The attacks it is made of."""
+
+    @abstractmethod
+    def with_inner(self: AnyCombined, inner: tuple[Attack, ...]) -> AnyCombined:
+        """The same combination of other attacks, as many as before."""
+
+    def with_radius(self: AnyCombined, eps: Radius, step: Radius | None) -> AnyCombined:
+        return self.with_inner(tuple(one.at(eps, step) for one in self.inner))
+
+    def is_within_threat(self, x: Images, x_adv: Images) -> Mask:
+        return reduce(torch.logical_or, (one.allows(x, x_adv) for one in self.inner))
+
+    @property
+    def common_ball(self) -> Ball | None:
+        balls = {str(one.common_ball): one.common_ball for one in self.inner}
+        return next(iter(balls.values())) if len(balls) == 1 else None
+
+    @property
+    def any_mistake(self) -> bool:
+        return all(one.any_mistake for one in self.inner)
+
+    @property
+    def other_networks(self) -> tuple[Surrogate, ...]:
+        return tuple(network for one in self.inner for network in one.other_networks)
+
+    @property
+    def gradients(self) -> bool:
+        return any(one.gradients for one in self.inner)
+
+    def notes(self, k: int) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(note for one in self.inner for note in one.notes(k)))
+
+    def to_the_end(self: AnyCombined) -> AnyCombined:
+        return self.with_inner(tuple(one.to_the_end() for one in self.inner))
 
 
 class SeveralAttacks(CombinedAttack, contract=True):

@@ -6,8 +6,20 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import nn
 
-from leastwise.attacks.active_set import ask, pick_rows, rows_of
-from leastwise.attacks.base import BROKEN, FINE, NEVER, Attack, BallAttack, ModelAccess, Outcome, Passes, make_outcome
+from leastwise.attacks.base import (
+    BROKEN,
+    FINE,
+    NEVER,
+    Attack,
+    BallAttack,
+    ModelAccess,
+    Outcome,
+    Passes,
+    ask,
+    make_outcome,
+    pick_rows,
+    rows_of,
+)
 from leastwise.attacks.choices import Keep
 from leastwise.attacks.goals import is_mistaken
 from leastwise.attacks.naming import NUMBER, AttackName

@@ -20,10 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from leastwise.attacks.active_set import ask
-from leastwise.attacks.base import BROKEN, FINE, Attack, ModelAccess, Outcome, Passes, make_outcome
+from leastwise.attacks.base import BROKEN, FINE, Attack, ModelAccess, Outcome, Passes, ask, make_outcome
 from leastwise.attacks.goals import is_mistaken
-from leastwise.attacks.threats import Ball, Radius, is_in_ball, is_in_pixel_range
+from leastwise.attacks.threats import Ball, Radius, is_in_ball, is_in_pixel_range, known_ball
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Mask, PerExample
 
@@ -75,6 +74,10 @@ class ExternalAttack(Attack):
 
     def with_radius(self, eps: Radius, step: Radius | None) -> "ExternalAttack":
         raise ValueError(f"{self.name} holds its own radius, which cannot be changed here: make another ExternalAttack")
+
+    @property
+    def common_ball(self) -> Ball | None:
+        return known_ball(self.ball)
 
     def is_within_threat(self, x: Images, x_adv: Images) -> Mask:
         return is_in_ball(self.ball, x, x_adv)

@@ -41,6 +41,11 @@ class Goal(ABC):
         """Where the logits are what is wanted: any mistake, unless the goal has a target."""
         return is_mistaken(z, y)
 
+    @property
+    def any_mistake(self) -> bool:
+        """Whether any mistake is what is wanted."""
+        return type(self).reached is Goal.reached
+
     def notes(self, k: int) -> tuple[str, ...]:
         """What a user with k classes should know about the goal."""
         return ()

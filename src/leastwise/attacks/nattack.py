@@ -25,8 +25,18 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from leastwise.attacks.active_set import ask, pick_rows, rows_of
-from leastwise.attacks.base import BROKEN, NEVER, GoalAttack, ModelAccess, Outcome, Passes, make_outcome
+from leastwise.attacks.base import (
+    BROKEN,
+    NEVER,
+    GoalAttack,
+    ModelAccess,
+    Outcome,
+    Passes,
+    ask,
+    make_outcome,
+    pick_rows,
+    rows_of,
+)
 from leastwise.attacks.choices import Keep
 from leastwise.attacks.goals import Goal, Margin
 from leastwise.attacks.naming import NUMBER, AttackName

@@ -14,8 +14,19 @@ from typing import Any, ClassVar, get_args
 import torch
 from torch import Tensor, nn
 
-from leastwise.attacks.active_set import Slope, ask, pick_rows, rows_of, slope
-from leastwise.attacks.base import BROKEN, NEVER, GoalAttack, Outcome, Passes, make_outcome
+from leastwise.attacks.base import (
+    BROKEN,
+    NEVER,
+    GoalAttack,
+    Outcome,
+    Passes,
+    Slope,
+    ask,
+    make_outcome,
+    pick_rows,
+    rows_of,
+    slope,
+)
 from leastwise.attacks.choices import Keep
 from leastwise.attacks.combine import Grid, Restarts
 from leastwise.attacks.goals import CE, KL, Goal, Margin, Toward

@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from leastwise.attacks.active_set import ask, pick_rows, rows_of
-from leastwise.attacks.base import BROKEN, FINE, NEVER, Attack, CombinedAttack, Outcome, Passes, make_outcome
+from leastwise.attacks.base import BROKEN, FINE, NEVER, Attack, Outcome, Passes, ask, make_outcome, pick_rows, rows_of
+from leastwise.attacks.combine import CombinedAttack
 from leastwise.attacks.naming import NUMBER, AttackName
 from leastwise.attacks.pgd import make_pgd
 from leastwise.core.noise import Noise

@@ -25,8 +25,19 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from leastwise.attacks.active_set import ask, pick_rows, rows_of
-from leastwise.attacks.base import BROKEN, FINE, NEVER, GoalAttack, ModelAccess, Outcome, Passes, make_outcome
+from leastwise.attacks.base import (
+    BROKEN,
+    FINE,
+    NEVER,
+    GoalAttack,
+    ModelAccess,
+    Outcome,
+    Passes,
+    ask,
+    make_outcome,
+    pick_rows,
+    rows_of,
+)
 from leastwise.attacks.choices import Keep
 from leastwise.attacks.goals import Goal, Margin
 from leastwise.attacks.naming import NUMBER, AttackName

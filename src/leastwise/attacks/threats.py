@@ -209,6 +209,11 @@ def check_radius(eps: Radius) -> None:
         raise ValueError(f"eps must be a finite number, zero or more, in pixel units such as 8/255, but saw {eps}")
 
 
+def known_ball(ball: Ball) -> Ball | None:
+    """A ball if it is one of ours: of others nobody knows how far an attack in them goes."""
+    return ball if isinstance(ball, Linf | L2 | L1) else None
+
+
 def is_in_ball(ball: Ball, x: Images, x_adv: Images) -> Mask:
     """Which points are within eps of their image, up to rounding."""
     eps = torch.as_tensor(ball.eps, dtype=torch.float64, device=x.device)

@@ -11,9 +11,19 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import nn
 
-from leastwise.attacks.active_set import ask, pick_rows, rows_of
-from leastwise.attacks.base import BROKEN, FINE, Attack, CombinedAttack, ModelAccess, Outcome, Passes, make_outcome
-from leastwise.attacks.combine import merge_outcomes
+from leastwise.attacks.base import (
+    BROKEN,
+    FINE,
+    Attack,
+    ModelAccess,
+    Outcome,
+    Passes,
+    ask,
+    make_outcome,
+    pick_rows,
+    rows_of,
+)
+from leastwise.attacks.combine import CombinedAttack, merge_outcomes
 from leastwise.attacks.goals import CE
 from leastwise.attacks.naming import AttackName, Threat
 from leastwise.attacks.pgd import PGD
@@ -57,6 +67,10 @@ class Transfer(CombinedAttack):
     @property
     def gradients(self) -> bool:
         return False  # of the target
+
+    @property
+    def other_networks(self) -> tuple[Surrogate, ...]:
+        return (*self.surrogates, *super().other_networks)
 
     @property
     def inner(self) -> tuple[Attack, ...]:

@@ -1,11 +1,12 @@
 """audit(model, data, conditions) -> Evidence: run every condition on every example and write down what happened."""
 
+import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from leastwise.attacks.base import Attack, Clean, Outcome, Passes, clean_outcome
 from leastwise.attacks.codes import BROKEN, NEVER, UNCONFIRMED
-from leastwise.audit.asking import PREFLIGHT_IMAGES, NamedAnswers, ask_first, usual_batch, usual_shard
+from leastwise.attacks.threats import Ball, Linf
 from leastwise.audit.evidence import Evidence
 from leastwise.audit.record import (
     MOST_SUMMED,
@@ -31,9 +32,11 @@ from leastwise.core.recipe import canonical_json, recipe_key
 from leastwise.core.text import escape_unprintable
 from leastwise.core.types import Images, Labels, Logits
 from leastwise.data.dataset import Batch, Dataset
-from leastwise.models.answers import spread_rows
+from leastwise.models.answers import NamedAnswers, ask_first, spread_rows
 from leastwise.models.classifier import Classifier, inference, wrap
 from leastwise.models.fast.prepare import ORIGINAL, Form, Prepared, prepare, put_in_form
+from leastwise.models.gradient_check import REACH
+from leastwise.models.preflight import MOST_IMAGES, PREFLIGHT_IMAGES, usual_batch
 
 TELL_EVERY = 1.0  # seconds of a batch between two words on it
 TRIAL_FROM = 2000  # attacked images (summed over conditions) from which timing the forms of a model is worth it
@@ -55,43 +58,6 @@ class AuditRecipe:
     images: bool = False  # whether the attacked images are kept, and looked at again in 8 bits
 
 
-class Ready(NamedTuple):
-    """The form of the model that attacks will use."""
-
-    prepared: Prepared
-
-
-class AtMost(NamedTuple):
-    """Before the first shard: how long all of it takes if no image falls early; None if an attack's cost is unknown."""
-
-    seconds: float | None
-
-
-class Planned(NamedTuple):
-    """After the first shard: how long all of it takes, and how much of it fits into the time there is."""
-
-    shards: int
-    fit: int
-    seconds: float  # of all shards
-    over: bool = False  # whether the first shard alone took longer than there was time
-
-
-class Step(NamedTuple):
-    """Progress: one batch under one condition is done."""
-
-    condition: str
-    fraction: float  # of the whole audit
-    so_far: Tally  # all batches of this condition
-
-
-class Meanwhile(NamedTuple):
-    """Progress inside a batch that takes long: at least so much is done, for few images need all passes."""
-
-    condition: str
-    fraction: float  # of the whole audit
-
-
-AuditEvent = Ready | AtMost | Planned | Step | Meanwhile
 ImageKeeper = Callable[[int, Labels, Images], None]  # number of the batch in its piece, ids, attacked images
 BatchListener = Callable[[float, Tally | None], None]  # images done, and what they gave; nothing yet inside a batch
 
@@ -228,7 +194,17 @@ def make_auditor(
         raise ValueError(f"an audit needs conditions with different names, but saw {', '.join(names) or 'none'}")
     classifier = wrap(model, data.k).to(device)
     attacks = tuple(attack for _, attack in conditions)
-    asked = ask_first(classifier, data, attacks, batch=batch_size or PREFLIGHT_IMAGES, device=device, force=force)
+    asked = ask_first(
+        classifier,
+        data,
+        gradients=any(attack.gradients for attack in attacks),
+        attacked=not all(isinstance(attack, Clean) for attack in attacks),
+        reach=find_reach(attacks, math.prod(data.shape)) or REACH,
+        others=list_surrogates(conditions),
+        batch=batch_size or PREFLIGHT_IMAGES,
+        device=device,
+        force=force,
+    )
     told = (f"{name}: {note}" for name, attack in conditions for note in attack.notes(data.k))
     warnings = (*data.part_notes, *asked.warnings, *told)
     usual = usual_batch(classifier, data.batch(spread_rows(len(data), 2)).x.to(device))
@@ -236,6 +212,37 @@ def make_auditor(
         classifier.digest(), data.digest(), conditions, seed, shard or usual_shard(data.k, usual), images
     )
     return Auditor(classifier, recipe, batch_size or usual, device, warnings, asked.answers)
+
+
+def usual_shard(k: int, batch: int) -> int:
+    """Images of a shard: ten batches, a thousand images at most; but twice the classes where sums are kept by class."""
+    return max(min(MOST_IMAGES, 10 * batch), 2 * min(k, MOST_SUMMED))
+
+
+def list_surrogates(conditions: Conditions) -> dict[str, nn.Module]:
+    """The networks that some attacks are crafted on besides the model, by what their answers are called."""
+    return {f"surrogate {one.name}": one.model for _, attack in conditions for one in attack.other_networks}
+
+
+def find_reach(attacks: Sequence[Attack], pixels: int) -> float:
+    """How far, per pixel, the attacks of an audit that use gradients go at most; 0 if none says."""
+    found = [0.0]
+    for attack in attacks:
+        ball = attack.common_ball if attack.gradients else None
+        if ball is not None and isinstance(ball.eps, float):
+            found.append(ball.eps if isinstance(ball, Linf) else ball.eps / math.sqrt(pixels))
+    return max(found)
+
+
+def group_by_ball(conditions: Conditions) -> list[tuple[Ball, tuple[str, ...]]]:
+    """The conditions to be checked: those that use gradients to find any mistake, by their ball."""
+    found: dict[str, tuple[Ball, tuple[str, ...]]] = {}
+    for name, attack in conditions:
+        ball = attack.common_ball
+        if attack.gradients and ball is not None and isinstance(ball.eps, float) and attack.any_mistake:
+            _, names = found.get(str(ball), (ball, ()))
+            found[str(ball)] = ball, (*names, name)
+    return list(found.values())
 
 
 @contextmanager
@@ -261,11 +268,6 @@ def report_meanwhile(
 
 def listen_inside(listen: BatchListener, done: int, images: float) -> None:
     listen(done + images, None)
-
-
-def count_correct(data: Dataset, positions: "np.ndarray", found: Record) -> Tally:
-    y = data.labels[positions]
-    return Tally.count(torch.from_numpy(y), torch.from_numpy(found.predicted == y), data.k)
 
 
 def check_finite(z: Logits, outcome: Outcome, y: Labels, *, name: str, classes: tuple[str, ...]) -> None:

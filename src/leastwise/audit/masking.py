@@ -26,9 +26,7 @@ from leastwise.attacks.pgd import PGD
 from leastwise.attacks.registry import class_of
 from leastwise.attacks.square import Square
 from leastwise.attacks.threats import L2, Ball, Linf
-from leastwise.attacks.transfer import craft_elsewhere
-from leastwise.audit.asking import group_by_ball
-from leastwise.audit.auditor import Auditor, Conditions
+from leastwise.audit.auditor import Auditor, Conditions, group_by_ball
 from leastwise.audit.evidence import MOST_NAMED, Evidence
 from leastwise.audit.record import SurvivorCheck
 from leastwise.core.noise import Noise, random_order
@@ -257,7 +255,7 @@ def cost_of_one(ball: Ball, k: int) -> Passes:
     for _, attack in make_second_attacks(ball):
         cost = attack.cost(k)
         assert cost is not None, "both know their costs"
-        total = total + cost + Passes(1 + int(isinstance(attack, PGD)))  # asked afresh, and where it was transferred to
+        total = total + cost + Passes(1)  # asked afresh
     return total
 
 
@@ -314,10 +312,8 @@ def check_one(
             if not len(rows):
                 break
             noise = Noise(auditor.recipe.seed, ids[rows], "/check")
-            if isinstance(attack, PGD):
-                outcome = craft_elsewhere(attack, auditor.model, x[rows], y[rows], noise, substitute=crafted_on)
-            else:
-                outcome = attack.run(auditor.model, x[rows], y[rows], noise)
+            on = crafted_on if attack.gradients else auditor.model
+            outcome = attack.run(on, x[rows], y[rows], noise)
             with torch.no_grad():  # asked afresh, as every verdict
                 fell[rows] = auditor.model(outcome.x_adv).argmax(dim=1) != y[rows]
             spent = spent + Passes(outcome.forwards + len(rows), outcome.backwards)

@@ -19,14 +19,14 @@ from torch import nn
 
 from leastwise import __version__
 from leastwise.attacks.base import Attack, Passes
-from leastwise.audit.auditor import AtMost, Auditor, Ready, make_auditor
+from leastwise.audit.auditor import Auditor, make_auditor
 from leastwise.audit.evidence import EVIDENCE_FILE, Evidence, load_evidence
 from leastwise.audit.masking import check_survivors, cost_of_check
 from leastwise.core.files import write_json
 from leastwise.core.recipe import to_plain_json
 from leastwise.data.dataset import Dataset
 from leastwise.jobs.claims import FolderClaim, describe_likeness, is_result_of, tell_answers
-from leastwise.jobs.events import ignore
+from leastwise.jobs.events import AtMost, AuditListener, Ready, ignore
 from leastwise.jobs.executor import LOCAL, AuditWork, Executor
 from leastwise.jobs.folder import (
     CLOCK,
@@ -39,7 +39,7 @@ from leastwise.jobs.folder import (
     steady_memory,
     write_run_facts,
 )
-from leastwise.jobs.shards import AuditListener, ShardCourse
+from leastwise.jobs.shards import ShardCourse
 from leastwise.models.classifier import Classifier, inference
 from leastwise.models.fast.prepare import Form
 

@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from leastwise import __version__
-from leastwise.audit.asking import NamedAnswers
 from leastwise.audit.evidence import EVIDENCE_FILE, load_evidence
 from leastwise.core.files import parse_json, sha256
 from leastwise.core.text import escape_unprintable, name_some, one_line
-from leastwise.models.answers import Answers, Likeness, compare_answers, compare_margins, read_answers
+from leastwise.models.answers import Answers, Likeness, NamedAnswers, compare_answers, compare_margins, read_answers
 
 CLAIM = "recipe.json"
 ANSWERS = "answers"  # what the models of the work answer

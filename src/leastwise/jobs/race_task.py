@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from leastwise import __version__
-from leastwise.audit.auditor import AuditEvent, Auditor
+from leastwise.audit.auditor import Auditor
 from leastwise.audit.race import (
     Attacked,
     RaceRecipe,
@@ -29,7 +29,7 @@ from leastwise.core.recipe import recipe_key, to_plain_json
 from leastwise.data.dataset import Dataset
 from leastwise.jobs.audit_task import settle_choices
 from leastwise.jobs.claims import FolderClaim, describe_likeness, is_result_of, tell_answers
-from leastwise.jobs.events import ignore
+from leastwise.jobs.events import AuditEvent, ignore
 from leastwise.jobs.executor import LOCAL, AuditPiece, AuditWork, Executor, LostPiece
 from leastwise.jobs.folder import (
     CLOCK,

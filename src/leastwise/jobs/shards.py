@@ -1,22 +1,22 @@
 """The course of an audit through its shards: what is attacked next, what is safe, and what was found so far."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
-from leastwise.audit.auditor import AuditEvent, Meanwhile, Planned, Step, count_correct
 from leastwise.audit.evidence import Evidence, parse_evidence
 from leastwise.audit.record import SUMS, Record, RecordColumns
 from leastwise.core.counts import Tally
+from leastwise.data.dataset import Dataset
+from leastwise.jobs.events import AuditListener, Meanwhile, Planned, Step
 from leastwise.jobs.executor import AuditPiece, AuditWork, Executor, LostPiece, PieceResult, WorkSession
 from leastwise.jobs.folder import Clock, Ledger
 
 SHOWN = 3  # lost pieces that are named
-
-AuditListener = Callable[[AuditEvent], None]
 
 
 class ShardCourse:
@@ -203,6 +203,11 @@ class ShardColumns:
             self.columns.add_sums(self.waiting.pop(shard))
         rows = np.concatenate([np.arange(self.starts[shard], self.starts[shard + 1]) for shard in chosen])
         return self.columns.whole(rows[order])
+
+
+def count_correct(data: Dataset, positions: "np.ndarray", found: Record) -> Tally:
+    y = data.labels[positions]
+    return Tally.count(torch.from_numpy(y), torch.from_numpy(found.predicted == y), data.k)
 
 
 def piece_name(shard: int, condition: int) -> str:

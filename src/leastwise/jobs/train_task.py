@@ -11,7 +11,6 @@ import torch
 
 from leastwise import __version__
 from leastwise.attacks.base import Attack
-from leastwise.audit.asking import ask_network, count_preflight
 from leastwise.audit.auditor import TRIAL_FROM, make_auditor
 from leastwise.core.files import check_writable, lock_folder, sha256, write_atomic
 from leastwise.core.recipe import recipe_key, to_plain_json
@@ -23,10 +22,11 @@ from leastwise.jobs.events import ignore
 from leastwise.jobs.folder import CLOCK, Clock, make_room, steady_memory, write_run_facts
 from leastwise.jobs.images import read_images
 from leastwise.jobs.job import EpochAudit, TrainJob
+from leastwise.models.answers import ask_network
 from leastwise.models.classifier import Classifier
 from leastwise.models.fast.prepare import ORIGINAL, Form
 from leastwise.models.load.checkpoint import load_checkpoint
-from leastwise.models.preflight import check_model
+from leastwise.models.preflight import check_model, count_preflight
 from leastwise.models.zoo.registry import build
 from leastwise.training.base import check_policies
 from leastwise.training.distributed import join_ranks

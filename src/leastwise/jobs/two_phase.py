@@ -19,10 +19,9 @@ from leastwise.audit.two_phase import (
 from leastwise.core.files import write_json
 from leastwise.data.dataset import Dataset
 from leastwise.jobs.audit_task import AuditTask
-from leastwise.jobs.events import ignore
+from leastwise.jobs.events import AuditListener, ignore
 from leastwise.jobs.executor import LOCAL, Executor
 from leastwise.jobs.folder import SECOND, TWO_PHASE
-from leastwise.jobs.shards import AuditListener
 from leastwise.models.fast.prepare import Form
 
 

@@ -14,6 +14,7 @@ noise.
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,8 +24,9 @@ from torch import Tensor, nn
 
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Logits
-from leastwise.models.classifier import inference
-from leastwise.models.preflight import ROUNDING, run_model
+from leastwise.data.dataset import Dataset
+from leastwise.models.classifier import Classifier, inference
+from leastwise.models.preflight import PREFLIGHT_IMAGES, ROUNDING, Hearing, check_model, count_preflight, run_model
 
 MOST_NUMBERS, MOST_IMAGES, FEWEST_IMAGES = 1 << 15, 100, 8  # logits that are kept: 100 images of up to 300 classes
 MOVED = 16  # images that are moved
@@ -256,3 +258,72 @@ def compare_slopes(old: Answers, new: Answers) -> float:
     apart = np.linalg.norm(a - b, axis=1)
     length = np.maximum(np.linalg.norm(a, axis=1), np.linalg.norm(b, axis=1))
     return float(np.median(np.divide(apart, length, out=np.zeros(len(a)), where=length > 0)))
+
+
+# What is asked before an audit or a training.
+
+
+NamedAnswers = Mapping[str, Answers]  # by whose they are: the model, and networks that attacks are crafted on
+
+
+class Asked(NamedTuple):
+    """What the preflight found doubtful, and what was answered."""
+
+    warnings: tuple[str, ...]
+    answers: NamedAnswers
+
+
+def ask_first(
+    model: Classifier,
+    data: Dataset,
+    *,
+    gradients: bool,
+    attacked: bool,
+    reach: float,
+    others: Mapping[str, nn.Module],
+    batch: int,
+    device: str,
+    force: bool,
+) -> Asked:
+    """The preflight, and what the model, and each of the other networks, answers on the same images.
+
+    Which answers are kept depends on the data alone; the preflight takes no more images than a batch.
+    """
+    kept, heard = choose_kept(data), Hearing()
+    checked = spread_rows(len(data), min(count_preflight(data.shape), batch))
+    positions = np.union1d(kept, checked)
+    x, y, ids = (part.to(device) for part in data.batch(positions))
+    now, later = (torch.from_numpy(np.searchsorted(positions, some)) for some in (checked, kept))
+    warnings = check_model(
+        model, x[now], data.k, gradients=gradients, y=y[now], force=force, reach=reach, names=data.names, heard=heard
+    )
+    assert heard.logits is not None, "the preflight asks for logits"
+    known = dict(zip(ids[now].tolist(), heard.logits, strict=True))
+    ask = partial(ask_model, x=x[later], ids=ids[later], batch=batch, attacked=attacked)
+    answers = {"model": ask(model, gradients=gradients, known=known, unrest=heard.unrest)}
+    return Asked(warnings, answers | {name: ask(other, gradients=True) for name, other in others.items()})
+
+
+def ask_again(model: nn.Module, data: Dataset, kept: Answers, *, batch: int, device: str) -> Answers:
+    """What a model answers on the images that were moved when it was asked before, perhaps elsewhere."""
+    x, _, ids = (part.to(device) for part in data.batch(choose_moved(data)))
+    gradients = kept.slopes.shape[1] > 0
+    return ask_model(model, x, ids, batch=batch, attacked=len(kept.moved) > 0, gradients=gradients, unrest=kept.unrest)
+
+
+def choose_kept(data: Dataset) -> Int[np.ndarray, " m"]:
+    """The positions of the images whose answers are kept: fewer where images are large."""
+    rows = choose_rows(len(data), data.k)
+    return rows[spread_rows(len(rows), count_preflight(data.shape))]
+
+
+def choose_moved(data: Dataset) -> Int[np.ndarray, " m"]:
+    """The positions of the images that are moved."""
+    rows = choose_kept(data)
+    return rows[spread_rows(len(rows), MOVED)]
+
+
+def ask_network(model: Classifier, data: Dataset) -> Answers:
+    """What a network answers that a training begins with."""
+    x, _, ids = data.batch(choose_kept(data))
+    return ask_model(model, x, ids, batch=PREFLIGHT_IMAGES, attacked=True, gradients=model.gradients)

@@ -1,5 +1,9 @@
-"""Refuse silent nonsense before any time is spent: one sentence, with the fix."""
+"""Refuse silent nonsense before any time is spent: one sentence, with the fix.
 
+Here too: how many images are looked at first, and how many fit into a batch, which is found before any time is spent.
+"""
+
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -7,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from leastwise.core.text import error_with_type
-from leastwise.core.types import Images, Labels, Logits
+from leastwise.core.types import Images, Labels, Logits, Shape
 from leastwise.models.classifier import Classifier, NoLogits, inference
 from leastwise.models.gradient_check import REACH, doubt_gradient, doubt_steps
 from leastwise.models.output_check import Concern, doubt_answers, doubt_logits, doubt_normalisation
@@ -219,3 +223,39 @@ def logits_one_by_one(model: nn.Module, x: Images, k: int) -> Logits:
         return compute_logits(model, x, k)
     except ValueError as error:
         raise ValueError(f"{error}; larger batches work, but attacks need any number of images") from error
+
+
+# How many images are asked for at once.
+
+MOST_IMAGES, MOST_BYTES = 1000, 1 << 30  # of a batch whose size nobody chose: images, and memory for their gradients
+PIXEL_BYTES = 64 << 20  # of the pixels of such a batch: attacks hold them about ten times over
+PREFLIGHT_IMAGES, PREFLIGHT_BYTES = 100, 64 << 20  # of the images that are looked at first, and of their pixels
+
+
+def count_preflight(shape: Shape) -> int:
+    """How many images are looked at before an audit or a training: fewer where they are large."""
+    return max(1, min(PREFLIGHT_IMAGES, PREFLIGHT_BYTES // (4 * math.prod(shape))))
+
+
+def usual_batch(model: Classifier, some: Images) -> int:
+    """As many images as fit into the memory that a batch may take, at most a thousand.
+
+    Large batches suit small networks, and more so when most examples have left them.
+    """
+    with inference(model):
+        each = backward_bytes(model, some) // len(some)
+    return max(1, min(MOST_IMAGES, MOST_BYTES // max(1, each), PIXEL_BYTES // some[0].nbytes))
+
+
+def backward_bytes(model: Classifier, x: Images) -> int:
+    """What a forward pass keeps for its backward pass, in bytes; of a black box, the images."""
+    kept: dict[int, int] = {x.data_ptr(): x.nbytes}
+
+    def note(saved: Tensor) -> Tensor:
+        kept[saved.data_ptr()] = saved.nbytes
+        return saved
+
+    weights = {part.data_ptr() for part in (*model.parameters(), *model.buffers())}
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, lambda saved: saved):
+        model(x.detach().requires_grad_() if model.gradients else x)
+    return sum(size for place, size in kept.items() if place not in weights)

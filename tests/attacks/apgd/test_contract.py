@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from leastwise.attacks.active_set import rows_of
 from leastwise.attacks.apgd.apgd import APGD
-from leastwise.attacks.base import BROKEN, FINE, FLAT, NEVER, Outcome
+from leastwise.attacks.base import BROKEN, FINE, FLAT, NEVER, Outcome, rows_of
 from leastwise.attacks.goals import CE, DLR, KL, Goal, Targeted, TargetedDLR
 from leastwise.attacks.threats import L1, L2, Ball, Linf
 from leastwise.core.losses import margin

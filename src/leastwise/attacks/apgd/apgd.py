@@ -27,10 +27,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from leastwise.attacks.active_set import pick_rows, rows_of, runs_per_pass
 from leastwise.attacks.apgd.ascent import Case, Plan, climb, look
 from leastwise.attacks.apgd.l1 import check_steps, make_sparse, phases, project_onto_ball_and_box
-from leastwise.attacks.base import NEVER, GoalAttack, Outcome, Passes, make_outcome
+from leastwise.attacks.base import NEVER, GoalAttack, Outcome, Passes, make_outcome, pick_rows, rows_of, runs_per_pass
 from leastwise.attacks.choices import Keep
 from leastwise.attacks.combine import merge_outcomes, pick_outcome
 from leastwise.attacks.goals import AUTOATTACK_TARGETS, CE, DLR, Goal, Targeted, TargetedDLR, is_mistaken

@@ -6,8 +6,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from leastwise.attacks.active_set import Slope, ask, pick_rows, rows_of, slope
-from leastwise.attacks.base import BROKEN, FINE, NEVER, Outcome, make_outcome
+from leastwise.attacks.base import BROKEN, FINE, NEVER, Outcome, Slope, ask, make_outcome, pick_rows, rows_of, slope
 from leastwise.attacks.goals import Goal
 from leastwise.attacks.threats import Ball
 from leastwise.core.noise import Noise

@@ -25,8 +25,20 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from leastwise.attacks.active_set import Slope, ask, pick_rows, pick_tensors, rows_of, runs_per_pass, slope
-from leastwise.attacks.base import BROKEN, FINE, FLAT, NEVER, Passes
+from leastwise.attacks.base import (
+    BROKEN,
+    FINE,
+    FLAT,
+    NEVER,
+    Passes,
+    Slope,
+    ask,
+    pick_rows,
+    pick_tensors,
+    rows_of,
+    runs_per_pass,
+    slope,
+)
 from leastwise.attacks.choices import Keep
 from leastwise.attacks.fab.hyperplane import dual_norm, step_onto
 from leastwise.attacks.goals import AUTOATTACK_TARGETS, Goal, TargetedMargin, is_mistaken

@@ -12,8 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from leastwise.attacks.active_set import ask, pick_rows, pick_tensors, rows_of, slope
-from leastwise.attacks.base import BROKEN, FINE
+from leastwise.attacks.base import BROKEN, FINE, ask, pick_rows, pick_tensors, rows_of, slope
 from leastwise.attacks.goals import Goal
 from leastwise.attacks.min_norm.search import (
     Closest,

@@ -15,8 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from leastwise.attacks.active_set import Slope, ask, pick_rows, rows_of, slope
-from leastwise.attacks.base import BROKEN, FINE, FLAT, Passes
+from leastwise.attacks.base import BROKEN, FINE, FLAT, Passes, Slope, ask, pick_rows, rows_of, slope
 from leastwise.attacks.choices import Keep
 from leastwise.attacks.goals import CE, Goal, Targeted
 from leastwise.attacks.min_norm.search import (

@@ -39,6 +39,10 @@ class NearestMistake(BallAttack, contract=True):
 
     target: Labels | None  # a class per example to go to, instead of any mistake
 
+    @property
+    def any_mistake(self) -> bool:
+        return self.target is None
+
     @abstractmethod
     def search(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> tuple[Closest, Labels]:
         """The nearest mistakes, and after how many gradients each was first inside the ball."""

@@ -22,8 +22,7 @@ from jaxtyping import Int, UInt8
 from torch import nn
 
 from leastwise import __version__
-from leastwise.audit.asking import ask_again, list_surrogates
-from leastwise.audit.auditor import Auditor
+from leastwise.audit.auditor import Auditor, list_surrogates
 from leastwise.core.files import sha256, write_atomic
 from leastwise.core.text import one_line
 from leastwise.data.dataset import Dataset
@@ -32,7 +31,7 @@ from leastwise.jobs.events import ignore
 from leastwise.jobs.executor import AuditPiece, AuditWork, keep_images
 from leastwise.jobs.folder import RUN, give_back_memory, steady_memory
 from leastwise.jobs.train_task import TrainRequest, read_training_data
-from leastwise.models.answers import compare_answers
+from leastwise.models.answers import ask_again, compare_answers
 from leastwise.models.classifier import inference
 from leastwise.models.fast.prepare import put_in_form
 from leastwise.training.loop import StepProgress
@@ -152,8 +151,7 @@ def check_inputs(auditor: Auditor, data: Dataset) -> None:
     here, shared = os.uname().nodename, "put files that it reads on storage that all workers share"
     if auditor.recipe.data != data.digest():
         raise ValueError(f"the worker {here} does not see the same data: {shared}")
-    models = {f"surrogate {one.name}": one.model for one in list_surrogates(a for _, a in auditor.recipe.conditions)}
-    for name, model in {"model": auditor.model, **models}.items():
+    for name, model in {"model": auditor.model, **list_surrogates(auditor.recipe.conditions)}.items():
         kept = auditor.answers.get(name)
         if kept is None:
             continue

@@ -17,10 +17,9 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from leastwise.audit.auditor import AtMost, Meanwhile, Planned, Ready
 from leastwise.core.counts import Tally
 from leastwise.core.text import percent, say
-from leastwise.jobs.events import JobEvent
+from leastwise.jobs.events import AtMost, JobEvent, Meanwhile, Planned, Ready
 from leastwise.statistics.race import Round
 from leastwise.training.base import Epoch, Seen
 from leastwise.training.loop import StepProgress

@@ -7,9 +7,8 @@ from typing import Any
 
 from rich.console import Console
 
-from leastwise.audit.auditor import Ready
 from leastwise.core.text import percent, say
-from leastwise.jobs.events import JobEvent
+from leastwise.jobs.events import JobEvent, Ready
 from leastwise.report.terminal.progress import LINE_EVERY
 from leastwise.statistics.race import Round
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from leastwise.attacks.active_set import pick_rows
+from leastwise.attacks.base import pick_rows
 from leastwise.attacks.goals import Toward
 from leastwise.attacks.pgd import PGD
 from leastwise.core.losses import ce
