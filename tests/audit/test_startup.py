@@ -15,7 +15,7 @@ LIGHT = (
     "leastwise.core.text",
     "leastwise.statistics.gate.decide",
     "leastwise.statistics.worst_class",
-    "leastwise.statistics.paired",
+    "leastwise.statistics.accuracy",
     "leastwise.statistics.power",
     "leastwise.statistics.race",
     "leastwise.statistics.seeds",

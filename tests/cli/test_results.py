@@ -15,9 +15,8 @@ from leastwise.report.export import table_latex, table_markdown
 from leastwise.report.results import open_results, shorten_names
 from leastwise.report.summary import summarise
 from leastwise.report.terminal.comparison import change_cells
+from leastwise.statistics.accuracy import adjust_holm, compare_class_wise, compare_paired, exact_interval
 from leastwise.statistics.extremes import PairedCounts, change_of_minimum
-from leastwise.statistics.intervals import adjust_holm, exact_interval
-from leastwise.statistics.paired import compare_class_wise, compare_paired
 from leastwise.statistics.power import images_on_same_images
 from leastwise.statistics.seeds import compare_groups
 from tests.report.evidence_made_up import evidence

@@ -15,8 +15,16 @@ from markdown_it import MarkdownIt
 from rich.table import Table
 from rich.text import Text
 
-from leastwise.core.text import Screen, escape_csv, escape_html, escape_latex, escape_markdown, escape_unprintable, say
-from leastwise.report.export import csv_text
+from leastwise.core.text import (
+    Screen,
+    csv_text,
+    escape_csv,
+    escape_html,
+    escape_latex,
+    escape_markdown,
+    escape_unprintable,
+    say,
+)
 from leastwise.report.html import show_in_html
 
 # Letters of any kind, and words that mean something to one of the readers.

@@ -24,7 +24,8 @@ from leastwise.audit.auditor import Auditor, make_auditor
 from leastwise.audit.evidence import parse_evidence
 from leastwise.data.dataset import Dataset
 from leastwise.jobs.audit_task import AuditTask
-from leastwise.jobs.folder import LEDGER, SHARDS
+from leastwise.jobs.folder import SHARDS
+from leastwise.jobs.shards import LEDGER
 
 ROOT = Path(__file__).parents[2]
 TRAPS = "LEASTWISE_TEST_TRAPS"  # a folder, known to workers only: what they find there happens to them

@@ -24,7 +24,7 @@ from leastwise.core.files import LOCK, lock_folder, write_atomic
 from leastwise.core.pickles import check_pickle
 from leastwise.data.loading import load
 from leastwise.data.raster import RASTERS, open_raster
-from leastwise.jobs.folder import open_ledger
+from leastwise.jobs.shards import open_ledger
 from leastwise.models.load.checkpoint import load_checkpoint
 from leastwise.models.load.hf_config import check_config
 from leastwise.models.load.torch_file import read_torch

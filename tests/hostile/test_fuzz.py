@@ -26,7 +26,7 @@ from leastwise.data.readers.image_folder import decode_file, examine_file
 from leastwise.data.readers.mnist import read_idx_set
 from leastwise.data.readers.svhn import read_svhn
 from leastwise.jobs.audit_task import audit
-from leastwise.jobs.folder import open_ledger
+from leastwise.jobs.shards import open_ledger
 from leastwise.jobs.study import read_study
 from leastwise.models.load.checkpoint import load_checkpoint
 from leastwise.models.load.torch_file import read_torch

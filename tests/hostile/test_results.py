@@ -20,7 +20,7 @@ from leastwise.audit.evidence import EVIDENCE_FILE, Evidence, digest_content, lo
 from leastwise.audit.record import Record
 from leastwise.cli.main import main
 from leastwise.jobs.audit_task import audit
-from leastwise.jobs.folder import LEDGER, open_ledger
+from leastwise.jobs.shards import LEDGER, open_ledger
 from leastwise.training.resume import read_manifest
 from tests.faults.killable_cluster import CONDITIONS, Trapped, images
 from tests.hostile import files

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from leastwise.audit.evidence import Evidence
+from leastwise.audit.evidence import Evidence, count_confusions
 from leastwise.core.counts import Tally
 from leastwise.insight.confusion import (
     adjusted_rand,
@@ -13,7 +13,6 @@ from leastwise.insight.confusion import (
     classes_by_group,
     compare_with_groups,
     confusion_rates,
-    count_confusions,
     count_inside_groups,
     find_communities,
     in_flow,

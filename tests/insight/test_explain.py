@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from leastwise.audit.evidence import count_confusions
 from leastwise.insight.agreement import rank_correlation
-from leastwise.insight.confusion import count_confusions, in_flow, measure_symmetry
+from leastwise.insight.confusion import in_flow, measure_symmetry
 from leastwise.insight.explain import correlate_halves, explain_classes, split_in_two
 from leastwise.insight.features import Moments, inter_class_similarity
 from tests.insight.evidence_of_logits import evidence_of, predicting, random_evidence

@@ -7,6 +7,7 @@ import pytest
 import scipy.stats
 import torch
 
+from leastwise.audit.evidence import cvc, entropy
 from leastwise.core.counts import ClassFrame, Tally
 from leastwise.insight.agreement import (
     agreement_difference,
@@ -19,7 +20,7 @@ from leastwise.insight.agreement import (
     rank_correlation,
     resample_accuracies,
 )
-from leastwise.insight.confusion import cvc, entropy, find_extremes, rank_by_confidence
+from leastwise.insight.confusion import find_extremes, rank_by_confidence
 from leastwise.insight.dynamics import measure_convergence, measure_overfitting
 from tests.insight.evidence_of_logits import evidence_of, random_evidence
 

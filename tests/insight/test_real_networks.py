@@ -9,16 +9,11 @@ from leastwise.attacks.base import Clean
 from leastwise.attacks.naming import Threat
 from leastwise.attacks.registry import make_attacks
 from leastwise.attacks.threats import Linf
+from leastwise.audit.evidence import count_confusions, cvc
 from leastwise.data.classes import CIFAR10_GROUPS, CIFAR100_GROUPS
 from leastwise.data.dataset import Dataset
 from leastwise.data.loading import load
-from leastwise.insight.confusion import (
-    compare_with_groups,
-    count_confusions,
-    count_inside_groups,
-    cvc,
-    measure_symmetry,
-)
+from leastwise.insight.confusion import compare_with_groups, count_inside_groups, measure_symmetry
 from leastwise.insight.features import inter_class_similarity, measure_moments, most_similar
 from leastwise.jobs.audit_task import audit
 from leastwise.models.classifier import Classifier

@@ -3,14 +3,11 @@
 import numpy as np
 import pytest
 
-from leastwise.audit.evidence import Evidence
+from leastwise.audit.evidence import Evidence, count_confusions, cvc, entropy
 from leastwise.insight.agreement import compare_profiles, drop_shares, joint_share, rank_correlation
 from leastwise.insight.confusion import (
     affinity,
-    count_confusions,
     count_inside_groups,
-    cvc,
-    entropy,
     find_communities,
     in_flow,
     measure_symmetry,

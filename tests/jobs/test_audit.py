@@ -22,8 +22,8 @@ from leastwise.data.dataset import Dataset
 from leastwise.data.loading import load
 from leastwise.jobs.audit_task import AuditTask
 from leastwise.jobs.events import Planned, Step
-from leastwise.jobs.folder import IMAGES, LEDGER, SHARDS, open_ledger
-from leastwise.jobs.shards import piece_name
+from leastwise.jobs.folder import IMAGES, SHARDS
+from leastwise.jobs.shards import LEDGER, open_ledger, piece_name
 from leastwise.models.classifier import Classifier
 from leastwise.models.load.checkpoint import save_checkpoint
 from leastwise.models.zoo.registry import build

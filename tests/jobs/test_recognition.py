@@ -17,9 +17,8 @@ from leastwise.audit.auditor import Conditions, make_auditor
 from leastwise.audit.evidence import load_evidence
 from leastwise.audit.race import RaceRecipe
 from leastwise.jobs.audit_task import AuditTask, audit
-from leastwise.jobs.claims import CLAIM
 from leastwise.jobs.events import Step
-from leastwise.jobs.folder import SHARDS
+from leastwise.jobs.folder import CLAIM, SHARDS
 from leastwise.jobs.race_task import RaceTask
 from leastwise.models.classifier import Classifier, wrap
 from leastwise.models.fast.prepare import Form

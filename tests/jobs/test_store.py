@@ -9,7 +9,7 @@ import pytest
 from leastwise.cli.main import main
 from leastwise.cli.train import Train
 from leastwise.core.recipe import recipe_key
-from leastwise.jobs.claims import CLAIM, job_key, read_claim
+from leastwise.jobs.folder import CLAIM, job_key, read_claim
 from leastwise.jobs.images import ImageSet
 from leastwise.jobs.job import AuditJob, TrainJob, needed_jobs, order_jobs
 from leastwise.jobs.store import Store

@@ -403,7 +403,8 @@ def test_c13_backgrounds_drive_adversarial_confusion() -> None:
     found = backgrounds_drive_adversarial_confusion(both, "clean", "pgd")
     assert verdicts(found) == ["holds"] and found[0].value == pytest.approx(0.5, abs=0.06)
     statsmodels = pytest.importorskip("statsmodels.stats.proportion")
-    from leastwise.insight.confusion import count_confusions, count_inside_groups
+    from leastwise.audit.evidence import count_confusions
+    from leastwise.insight.confusion import count_inside_groups
 
     a, b = (count_inside_groups(count_confusions(both, name), GROUPS) for name in ("clean", "pgd"))
     theirs = statsmodels.confint_proportions_2indep(b.inside, b.mistakes, a.inside, a.mistakes, method="newcomb")

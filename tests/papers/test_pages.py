@@ -33,7 +33,7 @@ from leastwise.papers.recipes import Measured, Recipe, list_replicas
 from leastwise.papers.registry import EXHIBITS, PAPERS, keep_roles, list_recipes, load_drawings
 from leastwise.papers.results import ExhibitResults, RecipeResult, Results
 from leastwise.papers.scales import scale
-from leastwise.statistics.intervals import wilson_interval
+from leastwise.statistics.accuracy import wilson_interval
 from leastwise.statistics.spread import measure_spread
 from tests.insight.evidence_of_logits import evidence_of, predicting
 from tests.papers.results_made_up import found, with_recipe

@@ -17,9 +17,8 @@ from leastwise.audit.evidence import load_evidence
 from leastwise.cli.main import main
 from leastwise.core.recipe import key_of_json, recipe_key
 from leastwise.jobs.audit_task import audit
-from leastwise.jobs.claims import read_claim
 from leastwise.jobs.events import JobEventListener
-from leastwise.jobs.folder import RUN
+from leastwise.jobs.folder import RUN, read_claim
 from leastwise.jobs.images import ImageSet, find_positions, read_images
 from leastwise.jobs.job import AuditJob, ReleasedNetwork
 from leastwise.jobs.schedule import JobRunner

@@ -9,7 +9,7 @@ from leastwise.core.counts import Tally
 from leastwise.jobs.events import Planned
 from leastwise.report.condition_stats import find_attackers_pick, side_sentences
 from leastwise.report.export import table_latex
-from leastwise.report.terminal.progress import plan_text, tally_text
+from leastwise.report.terminal.view import plan_text, tally_text
 from tests.report.evidence_made_up import evidence
 
 

@@ -18,7 +18,7 @@ from leastwise.report.export import (
     write_csv,
     write_parquet,
 )
-from leastwise.statistics.intervals import wilson_interval
+from leastwise.statistics.accuracy import wilson_interval
 from tests.report.evidence_made_up import CIFAR10, evidence
 
 AWKWARD = ("a,b", 'say "x"', "50 % & more_$#", "a|b*c*", "=1+1", "[x]", "~^\\{}", "<b>", "-3", "ok")

@@ -21,10 +21,8 @@ from leastwise.models.zoo.registry import build
 from leastwise.report.class_changes import compare_pair
 from leastwise.report.condition_stats import headline_details
 from leastwise.report.summary import summarise
-from leastwise.report.terminal.progress import progress
-from leastwise.report.terminal.table import headline, print_classes, what_changed
-from leastwise.statistics.intervals import wilson_interval
-from leastwise.statistics.paired import compare_paired
+from leastwise.report.terminal.view import headline, print_classes, progress, what_changed
+from leastwise.statistics.accuracy import compare_paired, wilson_interval
 from leastwise.statistics.worst_class import estimate_worst
 from leastwise.training.base import Epoch, Seen
 from tests.conftest import SHAPE, K

@@ -8,7 +8,7 @@ from leastwise.attacks.autoattack import make_autoattack
 from leastwise.attacks.combine import Cascade
 from leastwise.attacks.threats import Linf
 from leastwise.audit.evidence import Evidence
-from leastwise.statistics.intervals import CONFIDENCE
+from leastwise.statistics.accuracy import CONFIDENCE
 from leastwise.statistics.two_phase import TwoPhaseCounts, images_for_budget, sample_for_budget
 
 LITE = ("cifar10-small-me-at-9fc0d0ce", "cifar10-small-pgd-at-31563347", "cifar10-small-trades-8632880e")

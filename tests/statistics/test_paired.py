@@ -6,7 +6,7 @@ from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
-from leastwise.statistics.paired import compare_class_wise, compare_paired
+from leastwise.statistics.accuracy import compare_class_wise, compare_paired
 from leastwise.statistics.seeds import compare_class_groups, compare_groups, find_dominated, measure_agreement
 
 

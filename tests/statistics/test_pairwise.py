@@ -5,7 +5,8 @@ import pytest
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from leastwise.statistics.intervals import adjust_holm, compare_two_classes, rank_classes
+from leastwise.statistics.accuracy import adjust_holm
+from leastwise.statistics.spread import compare_two_classes, rank_classes
 
 
 def one(a: int, a_n: int, b: int, b_n: int) -> float:

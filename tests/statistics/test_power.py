@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from leastwise.statistics.intervals import compare_two_classes, exact_interval
+from leastwise.statistics.accuracy import exact_interval
 from leastwise.statistics.power import (
     images_against_threshold,
     images_between_classes,
@@ -12,6 +12,7 @@ from leastwise.statistics.power import (
     images_in_second_phase,
     images_on_same_images,
 )
+from leastwise.statistics.spread import compare_two_classes
 from leastwise.statistics.two_phase import bound_survivors
 from tests.statistics.races_made_up import POPULATION, draw_classes, finish
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from leastwise.statistics.posterior import (
+from leastwise.statistics.accuracy import (
     draw_accuracies,
     estimate_ranks,
     infer_accuracies,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from leastwise.statistics.intervals import exact_interval
+from leastwise.statistics.accuracy import exact_interval
 from leastwise.statistics.worst_class import (
     estimate_discrepancy,
     estimate_worst,

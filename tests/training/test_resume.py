@@ -11,7 +11,7 @@ import torch
 
 from leastwise.data.loading import load
 from leastwise.data.readers.arrays import save_npz
-from leastwise.jobs.claims import CLAIM
+from leastwise.jobs.folder import CLAIM
 from leastwise.jobs.images import ImageSet
 from leastwise.jobs.job import TrainJob
 from leastwise.jobs.train_task import prepare_training

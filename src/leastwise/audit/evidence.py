@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jaxtyping import Float, Int
 from safetensors.numpy import save as save_arrays
 
 from leastwise.attacks.codes import FLAT, GRID, NEVER
@@ -32,6 +33,7 @@ from leastwise.audit.record import (
 from leastwise.core.files import parse_json, sha256, write_atomic
 from leastwise.core.recipe import key_of_json
 from leastwise.data.classes import Groups
+from leastwise.statistics.accuracy import ClassValues
 
 if TYPE_CHECKING:
     from leastwise.core.counts import ClassFrame, Tally
@@ -46,6 +48,8 @@ SCHEMA = 4  # 2: trouble, each; 3: rounded; 4: reached
 EXPLAIN_FILE = "explain.json"  # what the report found of the same audit about why classes are weak
 SUMMARY_FILE = "summary.json"  # made from the evidence by the report, and never left beside another audit's
 MOST_NAMED = 5  # classes that a sentence names
+
+ConfusionMatrix = Int[np.ndarray, "k k"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,6 +208,35 @@ def merge_evidence(parts: Sequence[Evidence]) -> Evidence:
         name: join_records([part.conditions[name] for part in parts], len(ids), order) for name in first.conditions
     }
     return replace(first, ids=ids[order], labels=labels, conditions=conditions)
+
+
+# What follows for classes.
+
+
+def count_confusions(evidence: Evidence, condition: str) -> ConfusionMatrix:
+    """Counts; every row sums to the number of images of its class."""
+    k = evidence.k
+    pairs = evidence.labels.astype(np.int64) * k + evidence.conditions[condition].predicted
+    return np.bincount(pairs, minlength=k * k).reshape(k, k)
+
+
+def class_mean(values: Float[np.ndarray, " n"], labels: Int[np.ndarray, " n"], k: int) -> ClassValues:
+    """Mean over the images of each class; NaN without images."""
+    n = np.bincount(labels, minlength=k)
+    total = np.bincount(labels, weights=values.astype(np.float64), minlength=k)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return total / n
+
+
+def entropy(evidence: Evidence, condition: str) -> ClassValues:
+    """Mean entropy of the outputs for each class, natural logarithm: at most ln k."""
+    return class_mean(evidence.conditions[condition].entropy, evidence.labels, evidence.k)
+
+
+def cvc(evidence: Evidence, condition: str) -> ClassValues:
+    """Class-wise variance of confidence (Tian 2021, Def. 5.1): mean(‖p‖²)/k − 1/k², because p has the mean 1/k."""
+    squared = class_mean(evidence.conditions[condition].p_squared, evidence.labels, evidence.k)
+    return squared / evidence.k - 1 / evidence.k**2
 
 
 def member_name(attack: Mapping[str, Any], number: int) -> str:

@@ -18,7 +18,7 @@ from leastwise.audit.evidence import Evidence
 from leastwise.core.files import with_nulls
 from leastwise.core.noise import random_order
 from leastwise.core.text import parse_share
-from leastwise.statistics.intervals import CONFIDENCE, ClassCounts
+from leastwise.statistics.accuracy import CONFIDENCE, ClassCounts
 from leastwise.statistics.two_phase import TwoPhaseCounts, images_for_budget, sample_for_budget, sample_for_width
 
 

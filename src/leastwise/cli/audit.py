@@ -70,8 +70,8 @@ class Audit:
         from leastwise.models.fast.prepare import FORMS
         from leastwise.report.cost_matrix import read_costs
         from leastwise.report.summary import game_line, summarise
-        from leastwise.report.terminal.table import print_classes
         from leastwise.report.terminal.two_phase import phases_lines
+        from leastwise.report.terminal.view import print_classes, progress
 
         cost = read_costs(Path(self.costs), data.names) if self.costs else None
         conditions = make_attacks(repeat_over_radii(self.attack, radii, threat), threat)
@@ -88,7 +88,13 @@ class Audit:
             check=not self.no_check,
         )
         echo(console, target, auditor, data=data)
-        found = self.attack_or_read(console, task)
+        found = self.read_finished(console, task)
+        if found is None:
+            with where.open_executor() as executor, progress(console, "audit", data.names) as listen:
+                found = task.attack(listen, fresh=self.fresh, executor=executor)
+        if found.groups != data.groups:  # the classes were grouped otherwise when the evidence was made
+            found = replace(found, groups=data.groups)
+            found.save(task.evidence)
         phased = None
         if phases is not None:
             second = SecondPhase(auditor, data, folder, *phases, form=FORMS.get(target.form))
@@ -105,26 +111,17 @@ class Audit:
         say(console, f"Evidence and summary: {folder} (`leastwise report {folder}` makes a page of it)")
         return 0 if task.finished else INCOMPLETE
 
-    def attack_or_read(self, console: Screen, task: "AuditTask") -> "Evidence":
-        """The evidence of an audit that was done before, or is done now."""
+    def read_finished(self, console: Screen, task: "AuditTask") -> "Evidence | None":
+        """The evidence of an audit that was done before; None if there is something to attack."""
+        if self.fresh or not task.finished:
+            return None
         from leastwise.audit.evidence import load_evidence
         from leastwise.core.text import say
-        from leastwise.report.terminal.progress import progress
 
-        folder, data = task.folder, task.data
-        assert folder is not None, "the verb has a folder"
-        if task.finished and not self.fresh:
-            say(console, f"done before, in {folder} (--fresh does it anew)")
-            for remark in filter(None, [task.likeness]):
-                say(console, remark)
-            found = load_evidence(folder)
-        else:
-            with self.where.open_executor() as executor, progress(console, "audit", data.names) as listen:
-                found = task.attack(listen, fresh=self.fresh, executor=executor)
-        if found.groups != data.groups:  # the classes were grouped otherwise when the evidence was made
-            found = replace(found, groups=data.groups)
-            found.save(task.evidence)
-        return found
+        say(console, f"done before, in {task.folder} (--fresh does it anew)")
+        for remark in filter(None, [task.likeness]):
+            say(console, remark)
+        return load_evidence(task.evidence.parent)
 
     def split(self, conditions: "Conditions") -> "tuple[Conditions, tuple[PhasedAttack, SamplePlan] | None]":
         """What the first phase attacks with, and what is left for the second."""
@@ -143,7 +140,7 @@ class Audit:
     ) -> "tuple[Evidence, dict[str, Any]]":
         """Attack the sample; what both phases found goes beside the evidence, which says so."""
         from leastwise.audit.evidence import EVIDENCE_FILE
-        from leastwise.report.terminal.progress import progress
+        from leastwise.report.terminal.view import progress
 
         with self.where.open_executor() as executor, progress(console, "second phase", found.names) as listen:
             told, phased = second.run(found, listen, executor=executor, fresh=self.fresh)
@@ -156,7 +153,7 @@ def tell_findings(console: Screen, found: "Evidence") -> None:
     from leastwise.audit.masking import check_remarks
     from leastwise.core.text import say
     from leastwise.report.condition_stats import headline_details
-    from leastwise.report.terminal.table import headline
+    from leastwise.report.terminal.view import headline
 
     say(console, f"\n{headline(found)}")
     for remark in (*headline_details(found), *(f"check: {said}" for said in check_remarks(found))):

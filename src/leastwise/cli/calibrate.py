@@ -70,8 +70,7 @@ class Calibrate:
         from leastwise.models.load.checkpoint import save_checkpoint
         from leastwise.models.load.dispatch import load_model
         from leastwise.report.summary import summarise
-        from leastwise.report.terminal.progress import progress
-        from leastwise.report.terminal.table import print_classes, what_changed
+        from leastwise.report.terminal.view import print_classes, progress, what_changed
         from leastwise.training.calibrate import with_offsets
 
         console, out = Screen(), Path(self.out)

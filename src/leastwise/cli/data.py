@@ -66,7 +66,7 @@ class Fetch:
         from leastwise.data.cache import find_folder, write_root
         from leastwise.data.download.fetch import fetch
         from leastwise.data.verify import find_source
-        from leastwise.report.terminal.progress import transfer
+        from leastwise.report.terminal.view import transfer
 
         name, source = self.name, find_source(self.name)
         console = Screen()

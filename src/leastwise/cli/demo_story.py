@@ -27,8 +27,7 @@ from leastwise.models.fast.prepare import Form
 from leastwise.report.page.page import make_page
 from leastwise.report.results import AuditedModel
 from leastwise.report.summary import summarise
-from leastwise.report.terminal.progress import progress
-from leastwise.report.terminal.table import headline, print_classes, what_changed
+from leastwise.report.terminal.view import headline, print_classes, progress, what_changed
 from leastwise.training.methods.pgd_at import PGDAT
 from leastwise.training.methods.standard import Standard
 from leastwise.training.policies.faal import FAAL

@@ -52,7 +52,7 @@ class Explain:
     def run(self) -> None:
         from leastwise.audit.evidence import EXPLAIN_FILE
         from leastwise.core.files import write_atomic, write_json
-        from leastwise.jobs.claims import ANSWERS, digest_answers
+        from leastwise.jobs.folder import ANSWERS, digest_answers
         from leastwise.report.explain.agreement import compare_facts
         from leastwise.report.explain.facts import homing_facts, overfitting_facts
         from leastwise.report.explain.page import explain_page
@@ -125,7 +125,7 @@ class Explain:
         from leastwise.models.fast.prepare import FORMS
         from leastwise.report.explain.facts import collect_facts, keep_earlier_facts, read_facts
         from leastwise.report.explain.sheet import draw_extremes
-        from leastwise.report.terminal.progress import progress
+        from leastwise.report.terminal.view import progress
 
         conditions = make_attacks(self.attack, threat)
         if not any(isinstance(one, Clean) for _, one in conditions):

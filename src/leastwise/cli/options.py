@@ -71,7 +71,7 @@ def with_size(data: str, size: int) -> str:
 def load_data(console: Console, spec: str, split: str = "test") -> "Dataset":
     """The data set, with progress while image files are examined for the first time."""
     from leastwise.data.loading import load
-    from leastwise.report.terminal.progress import steps
+    from leastwise.report.terminal.view import steps
 
     with steps(console, "examining images") as watch:
         return load(spec, split, watch)

@@ -29,7 +29,7 @@ class Report:
     def run(self) -> None:
         from leastwise.report.page.page import write_report
         from leastwise.report.results import open_results
-        from leastwise.report.terminal.table import headline
+        from leastwise.report.terminal.view import headline
 
         if not self.results:
             raise ValueError("a report needs at least one folder that `leastwise audit` wrote: give its name")

@@ -195,7 +195,7 @@ def make_listener(
     from leastwise.papers.outline import about
     from leastwise.papers.recipes import Measured, Recipe
     from leastwise.papers.reproduce import RecipeListener
-    from leastwise.report.terminal.progress import progress
+    from leastwise.report.terminal.view import progress
 
     expected = {recipe: speed.seconds(recipe) for recipe in work}
     numbers = {recipe: number for number, recipe in enumerate(work, 1)}
@@ -226,6 +226,6 @@ def make_listener(
 
 
 def duration(seconds: float) -> str:
-    from leastwise.report.terminal.progress import duration
+    from leastwise.report.terminal.view import duration
 
     return duration(seconds)

@@ -163,7 +163,7 @@ def make_listener(console: "Console", labels: "Mapping[Job, str]", trainings: in
     from leastwise.jobs.events import JobEventListener
     from leastwise.jobs.job import AuditJob, Job
     from leastwise.jobs.schedule import JobListener
-    from leastwise.report.terminal.progress import progress
+    from leastwise.report.terminal.view import progress
     from leastwise.training.base import Epoch
 
     done = itertools.count(1)

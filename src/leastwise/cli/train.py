@@ -117,7 +117,7 @@ class Train:
         from leastwise.core.text import say
         from leastwise.jobs.store import RESULTS, weights_in
         from leastwise.jobs.train_task import prepare_training
-        from leastwise.report.terminal.progress import progress
+        from leastwise.report.terminal.view import progress
         from leastwise.training.registry import settings_text
 
         job = self.job()
@@ -268,7 +268,7 @@ def tell_doubts(console: Screen, task: "TrainingTask", listen: "JobEventListener
 
 def find_done(job: "TrainJob", task: "TrainingTask") -> Path | None:
     """Where the same training of the same images was done before: a part of a data set has the name of the whole."""
-    from leastwise.jobs.claims import read_claim
+    from leastwise.jobs.folder import read_claim
     from leastwise.jobs.store import RESULTS, Store
 
     found = Store(RESULTS, places={job: task.folder}).find(job)

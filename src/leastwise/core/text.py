@@ -1,6 +1,8 @@
 """Text from people and for people: numbers as they write them, what they may have meant, an error in one line."""
 
+import csv
 import difflib
+import io
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -176,6 +178,13 @@ def escape_csv(cell: str) -> str:
         made.append(letter)
         begins = letter in SEPARATORS or (begins and (letter.isspace() or letter in "\"'"))
     return "".join(made)
+
+
+def csv_text(rows: Sequence[Sequence[str]]) -> str:
+    """Rows as a CSV file that no spreadsheet takes for formulas."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows([[escape_csv(cell) for cell in row] for row in rows])
+    return out.getvalue()
 
 
 def is_number(cell: str) -> bool:

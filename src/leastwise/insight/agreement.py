@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from scipy.special import ndtri, stdtrit
 
 from leastwise.insight.confusion import SHUFFLES
-from leastwise.statistics.intervals import CONFIDENCE, ClassValues, Hits, OneRun
+from leastwise.statistics.accuracy import CONFIDENCE, ClassValues, Hits, OneRun
 
 Profiles = Float[np.ndarray, "m k"]  # class accuracies of several models
 MoreProfiles = Float[np.ndarray, "others k"]

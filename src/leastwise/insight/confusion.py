@@ -4,54 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
-from leastwise.audit.evidence import Evidence
+from leastwise.audit.evidence import ConfusionMatrix, Evidence
+from leastwise.audit.evidence import count_confusions as count_confusions
 from leastwise.audit.record import ClassMatrix
 from leastwise.core.counts import Tally
 from leastwise.data.classes import Groups
-from leastwise.statistics.intervals import ClassValues
+from leastwise.statistics.accuracy import ClassValues
 
 Partition = Int[np.ndarray, " k"]  # the number of each class's part
 
-WHOLE = 1000  # classes up to which all pairs are looked at
 SHUFFLES = 1999  # of permutation tests: p-values in steps of 1/2000
-
-ConfusionMatrix = Int[np.ndarray, "k k"]
-
-
-def count_confusions(evidence: Evidence, condition: str) -> ConfusionMatrix:
-    """Counts; every row sums to the number of images of its class."""
-    k = evidence.k
-    pairs = evidence.labels.astype(np.int64) * k + evidence.conditions[condition].predicted
-    return np.bincount(pairs, minlength=k * k).reshape(k, k)
-
-
-def confusion_norm(evidence: Evidence, condition: str) -> float:
-    """The largest singular value of the shares that go astray: one number for how concentrated mistakes are.
-
-    Of many classes most pairs are never confused: the matrix is then kept by its entries, and the value found by
-    iteration (at 10,000 classes a whole matrix would be 800 MB, and its values take hours).
-    """
-    if evidence.k <= WHOLE:
-        counts = count_confusions(evidence, condition)
-        share = counts / np.maximum(counts.sum(1), 1)[:, None]
-        np.fill_diagonal(share, 0.0)
-        return float(np.linalg.norm(share, 2))
-    from scipy.sparse import csr_matrix
-    from scipy.sparse.linalg import svds
-
-    n = np.bincount(evidence.labels, minlength=evidence.k)
-    predicted = evidence.conditions[condition].predicted
-    wrong = predicted != evidence.labels
-    if not wrong.any():
-        return 0.0
-    rows, columns = evidence.labels[wrong].astype(np.int64), predicted[wrong].astype(np.int64)
-    share = csr_matrix((1 / n[rows], (rows, columns)), shape=(evidence.k, evidence.k))
-    start = np.asarray(
-        share.sum(1)
-    ).ravel()  # not at right angles to the vector that is looked for: nothing is negative
-    return float(svds(share, k=1, v0=start, return_singular_vectors=False)[0])
 
 
 def keep_mistakes(matrix: ConfusionMatrix) -> ConfusionMatrix:
@@ -224,25 +188,6 @@ def compare_with_groups(matrix: ConfusionMatrix, groups: Groups, as_many: bool =
     among = find_communities(graph, present if as_many else None)
     found[known] = among
     return Communities(found, modularity(graph, among), modularity(graph, own), adjusted_rand(among, own))
-
-
-def class_mean(values: Float[np.ndarray, " n"], labels: Int[np.ndarray, " n"], k: int) -> ClassValues:
-    """Mean over the images of each class; NaN without images."""
-    n = np.bincount(labels, minlength=k)
-    total = np.bincount(labels, weights=values.astype(np.float64), minlength=k)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return total / n
-
-
-def entropy(evidence: Evidence, condition: str) -> ClassValues:
-    """Mean entropy of the outputs for each class, natural logarithm: at most ln k."""
-    return class_mean(evidence.conditions[condition].entropy, evidence.labels, evidence.k)
-
-
-def cvc(evidence: Evidence, condition: str) -> ClassValues:
-    """Class-wise variance of confidence (Tian 2021, Def. 5.1): mean(‖p‖²)/k − 1/k², because p has the mean 1/k."""
-    squared = class_mean(evidence.conditions[condition].p_squared, evidence.labels, evidence.k)
-    return squared / evidence.k - 1 / evidence.k**2
 
 
 def rank_by_confidence(evidence: Evidence, condition: str, cls: int) -> Int[np.ndarray, " m"]:

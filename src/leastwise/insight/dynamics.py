@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from leastwise.core.counts import Tally
-from leastwise.statistics.intervals import ClassValues
+from leastwise.statistics.accuracy import ClassValues
 
 LAST = 0.2  # the share of a training that counts as its end
 

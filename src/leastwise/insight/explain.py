@@ -5,21 +5,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from leastwise.audit.evidence import Evidence
+from leastwise.audit.evidence import ConfusionMatrix, Evidence, class_mean, count_confusions, cvc, entropy
 from leastwise.audit.record import ClassSums
 from leastwise.insight.agreement import RankCorrelation, mean_rank_correlation, rank_correlation
 from leastwise.insight.confusion import (
     SHUFFLES,
     Communities,
-    ConfusionMatrix,
     InsideGroups,
     Symmetry,
-    class_mean,
     compare_with_groups,
-    count_confusions,
     count_inside_groups,
-    cvc,
-    entropy,
     in_flow,
     measure_symmetry,
 )
@@ -29,7 +24,7 @@ from leastwise.insight.features import (
     intra_class_variance,
     mean_logit_similarity,
 )
-from leastwise.statistics.intervals import ClassValues
+from leastwise.statistics.accuracy import ClassValues
 
 SPLITS = 20  # ways to halve the images
 FEW, MOST = 50, 200  # classes: beyond, fewer permutations; none, and no communities (at 1,000 both take half a minute)

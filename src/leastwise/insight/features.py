@@ -11,7 +11,7 @@ from leastwise.audit.evidence import Evidence
 from leastwise.audit.record import MOST_SUMMED, ClassMatrix
 from leastwise.data.dataset import Dataset
 from leastwise.models.classifier import Classifier, inference
-from leastwise.statistics.intervals import ClassValues
+from leastwise.statistics.accuracy import ClassValues
 
 BATCH_SIZE = 200
 

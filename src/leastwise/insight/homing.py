@@ -7,10 +7,10 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtri
 
-from leastwise.audit.evidence import Evidence
+from leastwise.audit.evidence import ConfusionMatrix, Evidence, count_confusions
 from leastwise.insight.agreement import IntervalEstimate
-from leastwise.insight.confusion import ConfusionMatrix, count_confusions, keep_mistakes
-from leastwise.statistics.intervals import CONFIDENCE
+from leastwise.insight.confusion import keep_mistakes
+from leastwise.statistics.accuracy import CONFIDENCE
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,6 @@ from leastwise.audit.masking import check_survivors, cost_of_check
 from leastwise.core.files import write_json
 from leastwise.core.recipe import to_plain_json
 from leastwise.data.dataset import Dataset
-from leastwise.jobs.claims import FolderClaim, describe_likeness, is_result_of, tell_answers
 from leastwise.jobs.events import AtMost, AuditListener, Ready, ignore
 from leastwise.jobs.executor import LOCAL, AuditWork, Executor
 from leastwise.jobs.folder import (
@@ -34,12 +33,15 @@ from leastwise.jobs.folder import (
     MANIFEST,
     SHARDS,
     Clock,
+    FolderClaim,
     claim_folder,
-    open_ledger,
+    describe_likeness,
+    is_result_of,
     steady_memory,
+    tell_answers,
     write_run_facts,
 )
-from leastwise.jobs.shards import ShardCourse
+from leastwise.jobs.shards import ShardCourse, open_ledger
 from leastwise.models.classifier import Classifier, inference
 from leastwise.models.fast.prepare import Form
 

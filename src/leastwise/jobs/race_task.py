@@ -28,7 +28,6 @@ from leastwise.core.files import write_json
 from leastwise.core.recipe import recipe_key, to_plain_json
 from leastwise.data.dataset import Dataset
 from leastwise.jobs.audit_task import settle_choices
-from leastwise.jobs.claims import FolderClaim, describe_likeness, is_result_of, tell_answers
 from leastwise.jobs.events import AuditEvent, ignore
 from leastwise.jobs.executor import LOCAL, AuditPiece, AuditWork, Executor, LostPiece
 from leastwise.jobs.folder import (
@@ -36,12 +35,15 @@ from leastwise.jobs.folder import (
     RACE,
     SHARDS,
     Clock,
-    Ledger,
+    FolderClaim,
     claim_folder,
-    open_ledger,
+    describe_likeness,
+    is_result_of,
     steady_memory,
+    tell_answers,
     write_run_facts,
 )
+from leastwise.jobs.shards import Ledger, open_ledger
 from leastwise.models.classifier import inference
 from leastwise.models.fast.prepare import Form
 from leastwise.statistics.race import Round

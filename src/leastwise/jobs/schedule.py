@@ -16,9 +16,9 @@ from leastwise.core.recipe import recipe_key
 from leastwise.core.text import one_line
 from leastwise.data.dataset import Dataset
 from leastwise.jobs.audit_task import AuditTask
-from leastwise.jobs.claims import describe_other, is_stale
 from leastwise.jobs.events import JobEventListener
 from leastwise.jobs.executor import LOCAL, Executor, NobodyLeft
+from leastwise.jobs.folder import describe_other, is_stale
 from leastwise.jobs.images import ImageSet, keep_features, keep_pictures, read_images
 from leastwise.jobs.job import (
     AuditJob,

@@ -1,7 +1,15 @@
-"""The course of an audit through its shards: what is attacked next, what is safe, and what was found so far."""
+"""The course of an audit through its shards: what is attacked next, what is safe, and what was found so far.
 
-from collections.abc import Sequence
-from dataclasses import replace
+A piece is committed in two steps, the file (whole or absent) and then its line in a ledger (sqlite), so that a run that
+is killed at any moment finds only whole pieces when it goes on. A file that is missing, cut short or edited does not
+match its line and counts as not done.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +19,113 @@ import torch
 from leastwise.audit.evidence import Evidence, parse_evidence
 from leastwise.audit.record import SUMS, Record, RecordColumns
 from leastwise.core.counts import Tally
+from leastwise.core.files import lock_folder, parse_json, sha256, write_atomic
 from leastwise.data.dataset import Dataset
 from leastwise.jobs.events import AuditListener, Meanwhile, Planned, Step
 from leastwise.jobs.executor import AuditPiece, AuditWork, Executor, LostPiece, PieceResult, WorkSession
-from leastwise.jobs.folder import Clock, Ledger
+from leastwise.jobs.folder import ANSWERS, REPLACE, Clock, FolderClaim, read_all_answers
+from leastwise.models.answers import compare_answers
 
 SHOWN = 3  # lost pieces that are named
+LEDGER = "ledger.sqlite"
+TABLE = """
+create table if not exists pieces (name text primary key, digest text not null, seconds real not null) without rowid
+"""
+MODELS = "create table if not exists models (answers text not null)"  # of the models that made the pieces
+
+# Lines that no run writes. Whoever made them also made what they say of the files beside them.
+STRANGE = """
+select count(*) from pieces where typeof(name) != 'text' or typeof(digest) != 'text' or length(digest) != 64
+or typeof(seconds) not in ('real', 'integer') or not seconds between 0 and 1e9
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class Ledger:
+    """The pieces in one folder that are safe. Use it inside `open_ledger`."""
+
+    folder: Path
+    lines: sqlite3.Connection
+
+    def commit(self, name: str, content: bytes, seconds: float) -> None:
+        write_atomic(self.folder / name, content)
+        with as_system_error(self.folder / LEDGER), self.lines:
+            self.lines.execute("insert or replace into pieces values (?, ?, ?)", (name, sha256(content), seconds))
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a finished piece; None if it was never finished, or is not what was committed."""
+        with as_system_error(self.folder / LEDGER):
+            line = self.lines.execute("select digest from pieces where name = ?", (name,)).fetchone()
+        try:
+            content = (self.folder / name).read_bytes()
+        except OSError:
+            return None
+        return content if line is not None and line[0] == sha256(content) else None
+
+    def check_models(self, claim: FolderClaim) -> None:
+        """Refuse pieces that models of other answers made; whoever begins a ledger writes down what its own answer."""
+        with as_system_error(self.folder / LEDGER), self.lines:
+            self.lines.execute(MODELS)
+            line = self.lines.execute("select answers from models").fetchone()
+            begun = self.lines.execute("select 1 from pieces").fetchone()
+            if line is None and begun is None:
+                self.lines.execute("insert into models values (?)", (json.dumps(claim.get(ANSWERS, {})),))
+        held = read_all_answers({ANSWERS: parse_json(line[0])}) if line else {}
+        for name, one in read_all_answers(claim).items():
+            if name in held and not (found := compare_answers(held[name], one)).same:
+                raise ValueError(f"{self.folder} holds pieces of another {name} ({found.words}): {REPLACE}")
+
+    def seconds(self, name: str) -> float:
+        """How long a finished piece took."""
+        with as_system_error(self.folder / LEDGER):
+            line = self.lines.execute("select seconds from pieces where name = ?", (name,)).fetchone()
+        return 0.0 if line is None else float(line[0])
+
+
+@contextmanager
+def open_ledger(folder: Path | None) -> Iterator[Ledger | None]:
+    """The ledger of a folder, for one process at a time; None for work that is kept in memory only."""
+    if folder is None:
+        yield None
+        return
+    with lock_folder(folder):
+        lines = connect(folder / LEDGER)
+        try:
+            yield Ledger(folder, lines)
+        finally:
+            lines.close()
+
+
+@contextmanager
+def as_system_error(path: Path) -> Iterator[None]:
+    """Turn what sqlite says of a disk that is full, or of a file that may not be written, into the system's error."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        raise OSError(None, str(error), str(path)) from None
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open a ledger. One that cannot be read says nothing about what is done: it begins anew."""
+    if path.is_symlink() or path.parent.is_symlink():
+        raise ValueError(f"{path} is reached by a link, which leastwise never makes: look who did, and remove it")
+    with as_system_error(path):
+        lines = sqlite3.connect(path)
+    try:
+        lines.execute(TABLE)
+        made = {" ".join(str(text).split()) for (text,) in lines.execute("select lower(sql) from sqlite_master")}
+        ours = {" ".join(table.replace("if not exists ", "").split()) for table in (TABLE, MODELS)}
+        if not made <= ours or lines.execute(STRANGE).fetchone()[0]:
+            raise sqlite3.DatabaseError("not as we write them")
+    except (sqlite3.DatabaseError, UnicodeError, OverflowError):
+        lines.close()
+        path.unlink(missing_ok=True)
+        with as_system_error(path):
+            lines = sqlite3.connect(path)
+            lines.execute(TABLE)
+    with as_system_error(path):
+        lines.commit()
+    return lines
 
 
 class ShardCourse:

@@ -14,8 +14,7 @@ from pathlib import Path
 from leastwise.audit.evidence import EVIDENCE_FILE, PACKED_FILE
 from leastwise.core.files import sha256, write_json
 from leastwise.core.recipe import name_of_type, recipe_key
-from leastwise.jobs.claims import CLAIM, is_same_major, job_key, read_claim
-from leastwise.jobs.folder import SHARDS
+from leastwise.jobs.folder import CLAIM, SHARDS, is_same_major, job_key, read_claim
 from leastwise.jobs.images import FEATURES, PICTURES
 from leastwise.jobs.job import AuditJob, GivenNetwork, Job, ReleasedNetwork, TrainJob, needed_jobs
 from leastwise.training.resume import EPOCHS, MODEL, NO_WEIGHTS, WEIGHTS

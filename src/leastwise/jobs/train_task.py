@@ -12,14 +12,23 @@ import torch
 from leastwise import __version__
 from leastwise.attacks.base import Attack
 from leastwise.audit.auditor import TRIAL_FROM, make_auditor
+from leastwise.audit.evidence import entropy
 from leastwise.core.files import check_writable, lock_folder, sha256, write_atomic
 from leastwise.core.recipe import recipe_key, to_plain_json
 from leastwise.data.dataset import Dataset
 from leastwise.data.loading import load
-from leastwise.insight.confusion import entropy
-from leastwise.jobs.claims import FolderClaim, is_stale, read_claim, tell_answers
 from leastwise.jobs.events import ignore
-from leastwise.jobs.folder import CLOCK, Clock, make_room, steady_memory, write_run_facts
+from leastwise.jobs.folder import (
+    CLOCK,
+    Clock,
+    FolderClaim,
+    is_stale,
+    make_room,
+    read_claim,
+    steady_memory,
+    tell_answers,
+    write_run_facts,
+)
 from leastwise.jobs.images import read_images
 from leastwise.jobs.job import EpochAudit, TrainJob
 from leastwise.models.answers import ask_network

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from leastwise.core.files import write_atomic
+from leastwise.core.text import csv_text
 from leastwise.papers.cost import find_released
 from leastwise.papers.drawing import claims
 from leastwise.papers.drawing.claims import SMOKE, ClaimRow, summarise_claims
@@ -28,7 +29,6 @@ from leastwise.papers.recipes import Absent, Measured, Recipe, trainings
 from leastwise.papers.registry import EXHIBITS, load_drawings, load_rules
 from leastwise.papers.results import ExhibitResults, Results
 from leastwise.papers.scales import SCALES, describe_measurements, describe_recipe
-from leastwise.report.export import csv_text
 from leastwise.report.html import number_figures, render_page
 
 PAGE = "index.html"

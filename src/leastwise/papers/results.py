@@ -15,7 +15,7 @@ from leastwise.papers.claims.trainings import SeededAudits, TrainingPair
 from leastwise.papers.exhibit import Exhibit
 from leastwise.papers.recipes import Absent, Measured, Recipe, Trained
 from leastwise.papers.scales import scale
-from leastwise.statistics.intervals import ClassValues
+from leastwise.statistics.accuracy import ClassValues
 
 
 class RecipeResult(NamedTuple):

@@ -18,8 +18,7 @@ from leastwise.audit.evidence import load_evidence
 from leastwise.core.counts import Tally
 from leastwise.core.files import write_json
 from leastwise.core.recipe import recipe_key
-from leastwise.jobs.claims import CLAIM, read_claim
-from leastwise.jobs.folder import read_run_facts
+from leastwise.jobs.folder import CLAIM, read_claim, read_run_facts
 from leastwise.jobs.images import FEATURES, PICTURES, read_features, read_pictures
 from leastwise.jobs.job import ReleasedNetwork
 from leastwise.jobs.store import KEY_SHOWN, Store, weights_in

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from leastwise.report.page.page import make_page
     from leastwise.report.results import AuditedModel, open_result
     from leastwise.report.summary import summarise
-    from leastwise.report.terminal.table import headline
+    from leastwise.report.terminal.view import headline
 
 __all__ = ["AuditedModel", "from_evidence", "headline", "make_page", "open_result", "summarise"]
 
@@ -23,6 +23,6 @@ __getattr__ = lazy_names(
         "summary": "summarise",
         "page.page": "make_page",
         "gate": "from_evidence",
-        "terminal.table": "headline",
+        "terminal.view": "headline",
     },
 )

@@ -6,8 +6,7 @@ import numpy as np
 
 from leastwise.audit.evidence import Evidence
 from leastwise.core.recipe import describe_difference
-from leastwise.statistics.intervals import CONFIDENCE
-from leastwise.statistics.paired import PairedComparison, compare_class_wise, compare_paired
+from leastwise.statistics.accuracy import CONFIDENCE, PairedComparison, compare_class_wise, compare_paired
 
 
 def same_images(a: Evidence, b: Evidence) -> bool:

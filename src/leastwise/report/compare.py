@@ -18,6 +18,7 @@ from leastwise.core.files import finite_or_none
 from leastwise.report.class_changes import different_attacks, same_images
 from leastwise.report.dominance import surely_dominated
 from leastwise.report.results import AuditedModel, open_result
+from leastwise.statistics.accuracy import CONFIDENCE, PairedComparison, adjust_holm, compare_class_wise, compare_paired
 from leastwise.statistics.differences import not_worse_p
 from leastwise.statistics.extremes import (
     MinimumChange,
@@ -27,8 +28,6 @@ from leastwise.statistics.extremes import (
     change_of_rho,
     change_of_variance,
 )
-from leastwise.statistics.intervals import CONFIDENCE, adjust_holm
-from leastwise.statistics.paired import PairedComparison, compare_class_wise, compare_paired
 from leastwise.statistics.seeds import (
     GroupDifference,
     compare_class_groups,

@@ -6,8 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from leastwise.core.counts import Tally
-from leastwise.statistics.intervals import CONFIDENCE
-from leastwise.statistics.paired import compare_paired
+from leastwise.statistics.accuracy import CONFIDENCE, compare_paired
 from leastwise.statistics.seeds import compare_groups, find_dominated
 from leastwise.statistics.worst_class import minimum_bounds
 

@@ -3,9 +3,7 @@
 A table cell is accuracy in percent with its 95 % Wilson interval; a class without images is empty.
 """
 
-import csv
 import io
-from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -15,8 +13,8 @@ import numpy as np
 from leastwise.audit.evidence import Evidence
 from leastwise.audit.record import SUMS, Record
 from leastwise.core.files import write_atomic
-from leastwise.core.text import escape_csv, escape_latex, escape_markdown, percent, span
-from leastwise.statistics.intervals import wilson_interval
+from leastwise.core.text import csv_text, escape_latex, escape_markdown, percent, span
+from leastwise.statistics.accuracy import wilson_interval
 
 
 def table_csv(evidence: Evidence) -> str:
@@ -74,13 +72,6 @@ def table_cells(evidence: Evidence) -> tuple[list[str], list[list[str]]]:
         rows.append([name, *shown])
     rows.append(["overall", *map(percent, frame.overall.tolist())])
     return ["class", *frame.conditions], rows
-
-
-def csv_text(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as a CSV file that no spreadsheet takes for formulas."""
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([[escape_csv(cell) for cell in row] for row in rows])
-    return out.getvalue()
 
 
 PER_EXAMPLE = tuple(f.name for f in fields(Record) if f.name not in SUMS)

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from leastwise.audit.evidence import Evidence
+from leastwise.audit.evidence import Evidence, count_confusions
 from leastwise.data.classes import Groups
-from leastwise.insight.confusion import count_confusions
 from leastwise.report.charts.bars import (
     Bar,
     DifferenceBar,
@@ -25,7 +24,7 @@ from leastwise.report.charts.ranks import RankBar, rank_interval_chart
 from leastwise.report.class_changes import ClassChange
 from leastwise.report.condition_stats import ConditionStats, Curve, clean_conditions, radius_text
 from leastwise.report.ends import find_ends
-from leastwise.statistics.intervals import wilson_interval
+from leastwise.statistics.accuracy import wilson_interval
 
 RANKED = 20  # more classes than this get a chart of how sure their ranks are
 MANY = 40  # more classes than this are shortened to both ends

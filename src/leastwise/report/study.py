@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from leastwise.audit.evidence import Evidence
-from leastwise.core.text import percent
+from leastwise.core.text import csv_text, percent
 from leastwise.jobs.study import StudyCell, StudyPlan
-from leastwise.report.export import csv_text
 from leastwise.report.html import render_page
 
 

@@ -11,21 +11,22 @@ from leastwise.attacks.autoattack import STANDARD
 from leastwise.attacks.base import Clean
 from leastwise.attacks.corruptions import Corrupted
 from leastwise.attacks.threats import Linf
-from leastwise.audit.evidence import Evidence
+from leastwise.audit.evidence import Evidence, count_confusions, cvc, entropy
 from leastwise.audit.masking import ball_of, cautions, count_unconfirmed, masking_sentences
 from leastwise.audit.record import SurvivorCheck
 from leastwise.core.counts import ClassFrame
 from leastwise.core.files import finite_or_none, with_nulls
 from leastwise.data.classes import Groups
-from leastwise.insight.confusion import confusion_norm, count_confusions, cvc, entropy
-from leastwise.report.condition_stats import ConditionStats, Curve, compute_stats, make_curves, nearest_mistakes
-from leastwise.statistics.intervals import CONFIDENCE, wilson_interval
-from leastwise.statistics.spread import (
-    boundary_error,
-    false_positive_share,
-    nsd_accuracy,
-    nsd_error,
+from leastwise.report.condition_stats import (
+    ConditionStats,
+    Curve,
+    compute_stats,
+    confusion_norm,
+    make_curves,
+    nearest_mistakes,
 )
+from leastwise.statistics.accuracy import CONFIDENCE, wilson_interval
+from leastwise.statistics.spread import boundary_error, false_positive_share, nsd_accuracy, nsd_error
 from leastwise.statistics.worst_class import (
     GameValue,
     OrderedEstimate,

@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING
 from leastwise.core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from leastwise.statistics.gate.language import parse_term
-    from leastwise.statistics.intervals import (
+    from leastwise.statistics.accuracy import (
         adjust_holm,
+        compare_class_wise,
+        compare_paired,
+        estimate_ranks,
         exact_interval,
-        rank_classes,
+        likely_worst,
+        probability_worst,
         simultaneous_intervals,
         wilson_interval,
     )
-    from leastwise.statistics.paired import compare_class_wise, compare_paired
-    from leastwise.statistics.posterior import estimate_ranks, likely_worst, probability_worst
+    from leastwise.statistics.gate.language import parse_term
     from leastwise.statistics.race import run_race
     from leastwise.statistics.seeds import compare_class_groups
-    from leastwise.statistics.spread import class_gap, homogeneity, measure_spread, worst_accuracy
+    from leastwise.statistics.spread import class_gap, homogeneity, measure_spread, rank_classes, worst_accuracy
     from leastwise.statistics.worst_class import estimate_cvar, estimate_gini, estimate_worst, estimate_worst_k
 
 __all__ = [
@@ -50,11 +52,10 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "intervals": "exact_interval simultaneous_intervals wilson_interval rank_classes adjust_holm",
+        "accuracy": "exact_interval simultaneous_intervals wilson_interval adjust_holm compare_class_wise "
+        "compare_paired estimate_ranks likely_worst probability_worst",
         "worst_class": "estimate_worst estimate_cvar estimate_gini estimate_worst_k",
-        "posterior": "estimate_ranks likely_worst probability_worst",
-        "spread": "homogeneity measure_spread class_gap worst_accuracy",
-        "paired": "compare_class_wise compare_paired",
+        "spread": "homogeneity measure_spread class_gap worst_accuracy rank_classes",
         "race": "run_race",
         "seeds": "compare_class_groups",
         "gate.language": "parse_term",

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from leastwise.statistics.intervals import ClassCounts, ClassValues
+from leastwise.statistics.accuracy import ClassCounts, ClassValues
 
 ClassPairs = Float[np.ndarray, "k k"]
 

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import logsumexp, ndtri
 
-from leastwise.statistics.intervals import AnyCounts, lower_bound, upper_bound
+from leastwise.statistics.accuracy import AnyCounts, lower_bound, upper_bound
 
 Fractions = Float[np.ndarray, "..."]
 # In units of z²: 23 images at 97.5 %, and 31 right or wrong ones of each of two independent samples.

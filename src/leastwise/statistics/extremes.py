@@ -10,9 +10,7 @@ import numpy as np
 from jaxtyping import Int
 from scipy.special import ndtri
 
-from leastwise.statistics.differences import FEW_OUTCOMES, lower_paired
-from leastwise.statistics.gate.measures import FEW_FOR_VARIANCE, VARIANCE_SHARE, variance_in_box
-from leastwise.statistics.intervals import (
+from leastwise.statistics.accuracy import (
     CONFIDENCE,
     ClassCounts,
     OneRun,
@@ -21,6 +19,8 @@ from leastwise.statistics.intervals import (
     sidak,
     upper_bound,
 )
+from leastwise.statistics.differences import FEW_OUTCOMES, lower_paired
+from leastwise.statistics.gate.measures import FEW_FOR_VARIANCE, VARIANCE_SHARE, variance_in_box
 from leastwise.statistics.spread import measure_spread, rho, variance_bounds
 
 LARGEST_RATIO = 1e3

@@ -5,7 +5,7 @@ from math import ceil, log, sqrt
 import numpy as np
 from scipy.special import ndtri, rel_entr
 
-from leastwise.statistics.intervals import CONFIDENCE, sidak
+from leastwise.statistics.accuracy import CONFIDENCE, sidak
 from leastwise.statistics.race import PRIOR
 from leastwise.statistics.two_phase import sample_for_width
 

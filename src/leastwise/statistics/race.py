@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.special import betaln, xlog1py, xlogy
 
+from leastwise.statistics.accuracy import CONFIDENCE, Bounds, ClassCounts, ClassValues
 from leastwise.statistics.bets import (
     ClassState,
     add_logs,
@@ -22,7 +23,6 @@ from leastwise.statistics.bets import (
     settle_bets,
     weigh_opponents,
 )
-from leastwise.statistics.intervals import CONFIDENCE, Bounds, ClassCounts, ClassValues
 
 PRIOR = 8.0  # images that a guess is worth before a class was attacked; 4 and 10 took 7 % more and no fewer images
 BATCH = 5

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import chdtri, stdtrit
 
-from leastwise.statistics.intervals import CONFIDENCE, ClassValues, Hits, OneRun
+from leastwise.statistics.accuracy import CONFIDENCE, ClassValues, Hits, OneRun
 
 # What all classes together say of one class's training variance counts as so many trainings more. Estimated from ten
 # classes of two trainings it came out too high, and 8 to 12 % of comparisons without a difference had a star where the

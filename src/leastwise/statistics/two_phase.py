@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammaln, ndtri
 
-from leastwise.statistics.intervals import CONFIDENCE, ClassCounts, ClassValues, sidak
+from leastwise.statistics.accuracy import CONFIDENCE, ClassCounts, ClassValues, sidak
 
 LEAST = (
     0.8  # of the passes that an attack takes at most, what a survivor of its first member takes on average; 0.85 seen

@@ -8,8 +8,16 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import ndtri
 
-from leastwise.statistics.intervals import CONFIDENCE, ClassCounts, ClassValues, lower_bound, sidak, upper_bound
-from leastwise.statistics.posterior import draw_accuracies, infer_accuracies
+from leastwise.statistics.accuracy import (
+    CONFIDENCE,
+    ClassCounts,
+    ClassValues,
+    draw_accuracies,
+    infer_accuracies,
+    lower_bound,
+    sidak,
+    upper_bound,
+)
 from leastwise.statistics.spread import worst_accuracy, worst_class
 
 SPLITS = 64  # of the images into two halves; 256 move no end by more than 0.3 points

@@ -19,8 +19,8 @@ from leastwise.core.types import Labels, Logits, PerClass
 from leastwise.data.dataset import Batch, Dataset
 from leastwise.models.classifier import Classifier, inference
 from leastwise.models.zoo.layers import last_layer
+from leastwise.statistics.accuracy import OneRun
 from leastwise.statistics.extremes import MinimumChange, PairedCounts, change_of_minimum
-from leastwise.statistics.intervals import OneRun
 from leastwise.training.choices import CalibrationRule
 
 BATCH = 250

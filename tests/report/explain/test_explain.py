@@ -15,7 +15,7 @@ from leastwise.cli.main import main
 from leastwise.data.classes import Groups
 from leastwise.data.dataset import Dataset
 from leastwise.insight.features import Moments, inter_class_similarity, intra_class_variance
-from leastwise.jobs.claims import ANSWERS, CLAIM, digest_answers
+from leastwise.jobs.folder import ANSWERS, CLAIM, digest_answers
 from leastwise.report.explain.agreement import compare_facts
 from leastwise.report.explain.facts import (
     collect_facts,

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from leastwise.attacks.registry import NAMES
+from leastwise.audit.evidence import count_confusions
 from leastwise.audit.masking import cautions
-from leastwise.insight.confusion import count_confusions
 from leastwise.report.charts.bars import Bar
 from leastwise.report.class_changes import list_changes, same_images
 from leastwise.report.condition_stats import compute_stats, find_attackers_pick
@@ -18,9 +18,8 @@ from leastwise.report.figures import order_by_group, shorten_bars, top_pairs, we
 from leastwise.report.page.citations import WORKS, find_papers, find_works, make_bibtex
 from leastwise.report.page.page import compare_models, make_page
 from leastwise.report.results import AuditedModel
-from leastwise.report.terminal.table import headline
-from leastwise.statistics.intervals import wilson_interval
-from leastwise.statistics.paired import compare_paired
+from leastwise.report.terminal.view import headline
+from leastwise.statistics.accuracy import compare_paired, wilson_interval
 from tests.report.evidence_made_up import CIFAR10, audited, evidence
 from tests.report.page.made_up_pages import page_of
 from tests.report.page.page_text import unpacked, visible

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
+from leastwise.statistics.accuracy import exact_interval
 from leastwise.statistics.gate.decide import GateOutcome, GateVerdict, Result, SingleImages, decide
 from leastwise.statistics.gate.language import GateTerm, parse_term
 from leastwise.statistics.gate.measures import Look, bound_measure
 from leastwise.statistics.gate.plan import judge_bounds
-from leastwise.statistics.intervals import exact_interval
 from leastwise.statistics.worst_class import estimate_worst
 
 RESNET = np.array([663, 767, 367, 234, 365, 506, 732, 646, 737, 650])

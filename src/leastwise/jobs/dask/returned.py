@@ -6,8 +6,7 @@ from pathlib import Path
 
 from leastwise.core.files import lock_folder, write_atomic
 from leastwise.core.recipe import recipe_key
-from leastwise.jobs.claims import CLAIM, is_stale
-from leastwise.jobs.folder import RUN, make_room
+from leastwise.jobs.folder import CLAIM, RUN, is_stale, make_room
 from leastwise.jobs.train_task import TrainRequest
 from leastwise.training.resume import FILES as TRAINING_FILES
 

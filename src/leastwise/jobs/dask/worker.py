@@ -26,10 +26,9 @@ from leastwise.audit.auditor import Auditor, list_surrogates
 from leastwise.core.files import sha256, write_atomic
 from leastwise.core.text import one_line
 from leastwise.data.dataset import Dataset
-from leastwise.jobs.claims import CLAIM
 from leastwise.jobs.events import ignore
 from leastwise.jobs.executor import AuditPiece, AuditWork, keep_images
-from leastwise.jobs.folder import RUN, give_back_memory, steady_memory
+from leastwise.jobs.folder import CLAIM, RUN, give_back_memory, steady_memory
 from leastwise.jobs.train_task import TrainRequest, read_training_data
 from leastwise.models.answers import ask_again, compare_answers
 from leastwise.models.classifier import inference

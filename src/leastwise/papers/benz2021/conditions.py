@@ -7,7 +7,7 @@ import numpy as np
 from leastwise.audit.evidence import Evidence
 from leastwise.papers.benz2021.exhibits import CORRUPTED, SEVERITIES
 from leastwise.papers.results import AuditedCondition, MissingResult
-from leastwise.statistics.intervals import ClassValues
+from leastwise.statistics.accuracy import ClassValues
 
 SOFT = 0.6  # what a soft attack leaves of a standard network; the paper prints 59.5 %
 

@@ -6,7 +6,8 @@ from functools import partial
 
 import numpy as np
 
-from leastwise.insight.confusion import confusion_rates, count_confusions, in_flow
+from leastwise.audit.evidence import count_confusions
+from leastwise.insight.confusion import confusion_rates, in_flow
 from leastwise.papers.benz2021.conditions import find_soft_attack, mean_profiles
 from leastwise.papers.benz2021.exhibits import CAT, CORRUPTIONS, DATA_SETS, PROTOCOL_SETS
 from leastwise.papers.benz2021.similarity import SMALLEST, compute_cosine, fig3, fig4, fig5, fig6, label_row

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.stats import rankdata
 
-from leastwise.audit.evidence import Evidence
+from leastwise.audit.evidence import ConfusionMatrix, Evidence, count_confusions
 from leastwise.core.counts import Tally
 from leastwise.data.classes import Groups
 from leastwise.insight.agreement import (
@@ -16,7 +16,7 @@ from leastwise.insight.agreement import (
     percentile_interval,
     rank_correlation,
 )
-from leastwise.insight.confusion import ConfusionMatrix, count_confusions, count_inside_groups, measure_symmetry
+from leastwise.insight.confusion import count_inside_groups, measure_symmetry
 from leastwise.insight.dynamics import measure_convergence
 from leastwise.papers.claims.base import (
     PERCENT,
@@ -29,7 +29,7 @@ from leastwise.papers.claims.base import (
     bootstrap_statistic,
     share_images,
 )
-from leastwise.statistics.intervals import CONFIDENCE, ClassValues, adjust_holm, exact_interval
+from leastwise.statistics.accuracy import CONFIDENCE, ClassValues, adjust_holm, exact_interval
 
 MATRIX_DRAWS = 500
 SHUFFLES = 1999

@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import ndtri
 
-from leastwise.audit.evidence import Evidence
+from leastwise.audit.evidence import Evidence, count_confusions, cvc
 from leastwise.data.classes import Groups
 from leastwise.insight.agreement import percentile_interval, rank_correlation
-from leastwise.insight.confusion import count_confusions, count_inside_groups, cvc
+from leastwise.insight.confusion import count_inside_groups
 from leastwise.insight.homing import estimate_homing_gain, measure_homing
 from leastwise.papers.claims.base import (
     PERCENT,
@@ -29,8 +29,7 @@ from leastwise.papers.claims.base import (
     share_images,
 )
 from leastwise.papers.claims.trainings import TrainingPair, rises
-from leastwise.statistics.intervals import CONFIDENCE, wilson_interval
-from leastwise.statistics.paired import compare_paired
+from leastwise.statistics.accuracy import CONFIDENCE, compare_paired, wilson_interval
 
 DRAWS = 1000
 LEAST = 0.001  # accuracies nearer to 0 or 1 have no log-odds to speak of

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 
 from leastwise.audit.evidence import Evidence
 from leastwise.insight.agreement import resample_accuracies
-from leastwise.statistics.intervals import CONFIDENCE
+from leastwise.statistics.accuracy import CONFIDENCE
 from leastwise.statistics.spread import class_deviation, class_gap, worst_accuracy
 
 ClaimDecision = Literal["holds", "does not hold", "undecided"]

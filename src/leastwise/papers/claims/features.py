@@ -20,8 +20,7 @@ from leastwise.papers.claims.base import (
     worst,
 )
 from leastwise.papers.claims.trainings import TrainingPair, rises
-from leastwise.statistics.intervals import CONFIDENCE, ClassValues, exact_interval
-from leastwise.statistics.posterior import probability_worst
+from leastwise.statistics.accuracy import CONFIDENCE, ClassValues, exact_interval, probability_worst
 
 DIGITS = 9  # after the point, to which similarities are equal
 

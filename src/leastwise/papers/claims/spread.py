@@ -36,8 +36,7 @@ from leastwise.papers.claims.trainings import (
     fit_slope,
     rises,
 )
-from leastwise.statistics.intervals import CONFIDENCE
-from leastwise.statistics.posterior import probability_worst
+from leastwise.statistics.accuracy import CONFIDENCE, probability_worst
 from leastwise.statistics.spread import homogeneity, measure_spread, variance_bounds
 
 NAN = float("nan")

@@ -19,7 +19,7 @@ from leastwise.papers.claims.base import (
     bootstrap_change,
     share_images,
 )
-from leastwise.statistics.intervals import CONFIDENCE
+from leastwise.statistics.accuracy import CONFIDENCE
 
 MANY = 1e6  # degrees of freedom, from which Student's t is normal
 ENOUGH = 3  # seeds on each side for an interval of their own

@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from leastwise.core.text import csv_text
 from leastwise.papers.claims.base import ClaimFinding
 from leastwise.papers.drawing.inputs import DrawingInput
 from leastwise.papers.drawing.tables import UNDEFINED, escape_symbols, format_number
 from leastwise.papers.judge import ClaimVerdict
 from leastwise.papers.results import MissingResult
 from leastwise.report.charts.heatmap import format_cell
-from leastwise.report.export import csv_text
 
 SMOKE = "smoke: shows only that everything runs"
 NOT_MEASURED = "not measured"

@@ -8,17 +8,10 @@ from types import MappingProxyType
 import numpy as np
 from jaxtyping import Float
 
-from leastwise.audit.evidence import Evidence
+from leastwise.audit.evidence import Evidence, count_confusions
 from leastwise.core.counts import Tally
 from leastwise.insight.agreement import compare_profiles
-from leastwise.insight.confusion import (
-    classes_by_group,
-    confusion_rates,
-    count_confusions,
-    keep_mistakes,
-    measure_symmetry,
-    rank_groups,
-)
+from leastwise.insight.confusion import classes_by_group, confusion_rates, keep_mistakes, measure_symmetry, rank_groups
 from leastwise.insight.features import cosines, mean_logits
 from leastwise.papers.drawing.inputs import DrawingInput, ExhibitDrawing, class_names, find_audits
 from leastwise.papers.recipes import Measured

@@ -6,10 +6,9 @@ from statistics import mode
 from types import MappingProxyType
 from typing import Any
 
-from leastwise.core.text import escape_latex
+from leastwise.core.text import csv_text, escape_latex
 from leastwise.papers.drawing.inputs import CellValue, OurCells
 from leastwise.papers.printed import PrintedCell, printed_table
-from leastwise.report.export import csv_text
 
 UNCOMPARED = "nothing here corresponds to it"
 UNDEFINED = "not defined for these results"

@@ -21,8 +21,7 @@ from leastwise.papers.claims.base import (
 )
 from leastwise.papers.drawing.inputs import CellValue, DrawingInput, Estimate, value_or_reason
 from leastwise.papers.results import AuditedCondition, MissingResult
-from leastwise.statistics.intervals import wilson_interval
-from leastwise.statistics.paired import compare_paired
+from leastwise.statistics.accuracy import compare_paired, wilson_interval
 from leastwise.statistics.spread import class_variance, measure_spread, variance_bounds, worst_accuracy
 from leastwise.statistics.worst_class import estimate_discrepancy, estimate_worst
 

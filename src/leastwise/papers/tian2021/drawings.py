@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from leastwise.insight.confusion import cvc
+from leastwise.audit.evidence import cvc
 from leastwise.insight.homing import estimate_homing_gain, measure_homing
 from leastwise.jobs.images import Picture, read_images
 from leastwise.papers.drawing.epochs import draw_epochs

@@ -28,7 +28,7 @@ from leastwise.papers.drawing.values import (
 )
 from leastwise.papers.results import AuditedCondition, MissingResult
 from leastwise.papers.tian2021.exhibits import CAT, DEFENCES, OTHER_MASKS, shown_classes
-from leastwise.statistics.paired import compare_paired
+from leastwise.statistics.accuracy import compare_paired
 
 NAN = float("nan")
 TITLES = {

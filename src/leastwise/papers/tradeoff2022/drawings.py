@@ -4,9 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from leastwise.audit.evidence import Evidence
+from leastwise.audit.evidence import Evidence, entropy
 from leastwise.insight.agreement import drop_shares, joint_share
-from leastwise.insight.confusion import entropy
 from leastwise.insight.features import cosines, inter_class_similarity
 from leastwise.papers.claims.base import SharedImages, share_images
 from leastwise.papers.drawing.figures import class_accuracies, class_line_figure

@@ -10,16 +10,16 @@ import torch
 from jaxtyping import Float
 from scipy.special import bdtrc
 
-from leastwise.audit.evidence import EXPLAIN_FILE, Evidence
+from leastwise.audit.evidence import EXPLAIN_FILE, Evidence, cvc, entropy
 from leastwise.core.counts import Tally
 from leastwise.core.files import finite_or_none, with_nulls
 from leastwise.insight.agreement import RankCorrelation, drop_shares, joint_share, rank_correlation
-from leastwise.insight.confusion import cvc, entropy, find_extremes
+from leastwise.insight.confusion import find_extremes
 from leastwise.insight.dynamics import measure_overfitting
 from leastwise.insight.explain import Explanation, explain_classes
 from leastwise.insight.features import Moments, inter_class_similarity, intra_class_variance, most_similar
 from leastwise.insight.homing import estimate_homing_gain, measure_homing
-from leastwise.jobs.claims import ANSWERS, digest_answers
+from leastwise.jobs.folder import ANSWERS, digest_answers
 from leastwise.report.condition_stats import clean_conditions, find_attackers_pick
 
 SCHEMA = 2

@@ -25,8 +25,8 @@ from leastwise.report.export import table_csv, table_latex, table_markdown, writ
 from leastwise.report.html import number_figures, render_page
 from leastwise.report.page.citations import find_row, find_works, make_bibtex
 from leastwise.report.results import AuditedModel
-from leastwise.report.terminal.table import what_changed
-from leastwise.statistics.intervals import CONFIDENCE, wilson_interval
+from leastwise.report.terminal.view import what_changed
+from leastwise.statistics.accuracy import CONFIDENCE, wilson_interval
 
 CLEAN = "clean"
 FEW_MODELS = 3  # of which all pairs are compared

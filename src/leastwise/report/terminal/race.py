@@ -9,7 +9,7 @@ from rich.console import Console
 
 from leastwise.core.text import percent, say
 from leastwise.jobs.events import JobEvent, Ready
-from leastwise.report.terminal.progress import LINE_EVERY
+from leastwise.report.terminal.view import LINE_EVERY
 from leastwise.statistics.race import Round
 
 FEW = 10  # classes that a sentence names

@@ -9,11 +9,11 @@ import numpy as np
 from jaxtyping import Int
 
 from leastwise.core.recipe import describe_difference
+from leastwise.statistics.accuracy import CONFIDENCE, ClassCounts, Hits
 from leastwise.statistics.gate.falls import ClassFalls, estimate_largest_fall, visible_fall
 from leastwise.statistics.gate.language import GateTerm
 from leastwise.statistics.gate.measures import GateEstimate, Look, estimate_measure
 from leastwise.statistics.gate.plan import DecidedShare, images_for_power, share_decided, share_of_falls
-from leastwise.statistics.intervals import CONFIDENCE, ClassCounts, Hits
 
 
 class GateOutcome(Enum):

@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Int
 from scipy.special import ndtri
 
+from leastwise.statistics.accuracy import ClassCounts, sidak
 from leastwise.statistics.differences import (
     anytime_upper_paired,
     lower_difference,
@@ -14,7 +15,6 @@ from leastwise.statistics.differences import (
     upper_paired,
 )
 from leastwise.statistics.gate.measures import GateEstimate, Look, MeasureBounds, ever
-from leastwise.statistics.intervals import ClassCounts, sidak
 
 FallCounts = Int[np.ndarray, "*rows k"]
 

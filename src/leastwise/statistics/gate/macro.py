@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import betainc
 
-from leastwise.statistics.intervals import ClassCounts
+from leastwise.statistics.accuracy import ClassCounts
 
 STEPS = 400  # of the mean, between which the effective number of images is interpolated
 BISECTIONS = 50

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
+from leastwise.statistics.accuracy import ClassCounts, lower_bound, sidak, upper_bound
 from leastwise.statistics.gate.macro import macro_bounds
-from leastwise.statistics.intervals import ClassCounts, lower_bound, sidak, upper_bound
 from leastwise.statistics.race import mixture_bounds
 from leastwise.statistics.spread import measure_spread, variance_bounds, worst_class
 

@@ -5,10 +5,10 @@ from math import ceil
 
 import numpy as np
 
+from leastwise.statistics.accuracy import ClassCounts
 from leastwise.statistics.gate.falls import ClassFalls, bound_falls
 from leastwise.statistics.gate.language import GateTerm
 from leastwise.statistics.gate.measures import Look, MeasureBounds, bound_measure
-from leastwise.statistics.intervals import ClassCounts
 
 POWER = 0.8
 MOST_IMAGES = 10_000_000  # per class; a gate that would need more is not decided by more images

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
-from leastwise.statistics.intervals import (
+from leastwise.statistics.accuracy import (
     exact_interval,
     lower_bound,
     simultaneous_intervals,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from leastwise.report.terminal.progress import time_left
+from leastwise.report.terminal.view import time_left
 
 
 def test_time_left_counts_only_what_was_done_since_it_went_on() -> None:
