@@ -15,6 +15,7 @@ from leastwise.data.dataset import Dataset
 from leastwise.models.classifier import Classifier
 from leastwise.models.zoo.registry import build
 from tests.report.page.opened import CHROMIUM, refuse
+from tests.shape_checks import counts_calls_anew as counts_calls_anew
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from leastwise import __version__
+from leastwise.audit.evidence import EVIDENCE_FILE
 from leastwise.cli.main import main
 from leastwise.cli.train import Train
+from leastwise.core.files import write_json
 from leastwise.core.recipe import recipe_key
 from leastwise.jobs.folder import CLAIM, job_key, read_claim
 from leastwise.jobs.images import ImageSet
 from leastwise.jobs.job import AuditJob, TrainJob, needed_jobs, order_jobs
-from leastwise.jobs.store import Store
+from leastwise.jobs.store import Store, is_finished
 from leastwise.papers.jobs import make_job
 from leastwise.papers.recipes import Measured, Trained
 from leastwise.papers.reproduce import do_work, list_work
@@ -128,3 +131,15 @@ def test_needs_come_first_and_everything_once(tmp_path: Path) -> None:
     assert needed_jobs(later) == (job,) and order_jobs([*audits, later]) == (job, later, *audits)
     store = Store(tmp_path)
     assert not store.has(job) and not store.has_begun(job) and store.find_weights(job) is None
+
+
+@pytest.mark.parametrize(
+    ("here", "done"), [(["target", "surrogate"], True), (["surrogate"], True), ([], True), (["another"], False)]
+)
+def test_an_audit_stays_done_when_one_of_its_networks_lets_go_of_its_weights(
+    here: list[str], done: bool, tmp_path: Path
+) -> None:
+    claim = {"kind": "audit", "key": "1", "leastwise": __version__, "networks": ["target", "surrogate"]}
+    write_json(tmp_path / CLAIM, claim)
+    (tmp_path / EVIDENCE_FILE).touch()
+    assert is_finished(tmp_path, "1", [], networks=here) is done
