@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from leastwise.attacks.base import Clean
 from leastwise.attacks.codes import UNCONFIRMED
-from leastwise.attacks.goals import CE
+from leastwise.attacks.goals import CE, Margin
 from leastwise.attacks.naming import Threat
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.registry import make_attack
@@ -176,3 +176,32 @@ def test_a_far_better_normalisation_is_named_with_its_flags() -> None:
     assert check_model(wrap(expects, K, mean=(0.2860,), std=(0.3530,)), x, K, y=y, gradients=False) == ()
     (twice,) = check_model(wrap(plain(), K, mean=(0.5,), std=(0.5,)), x, K, y=y, gradients=False)
     assert twice.startswith("with mean 0.5 and std 0.5 the model is right on") and "no --mean and --std" in twice
+
+
+def test_what_the_sample_says_of_all_survivors_is_unbiased_for_unequal_classes() -> None:
+    """Classes with 90, 40, 10 and 0 survivors of 200 images, of which 10, 50, 100 % would fall: 39 in all."""
+    stood, falling = np.array([90, 40, 10]), np.array([9, 20, 10])
+    rng, found = np.random.default_rng(0), []
+    for _ in range(2000):
+        attacked = (10, 10, 10)
+        broken = tuple(int(b) for b in rng.hypergeometric(falling, stood - falling, attacked))
+        check = replace(check_of(attacked, broken), survivors=140, stood=(90, 40, 10), images=200)
+        assert check.excess is not None
+        found.append(check.excess)
+    assert np.mean(found) == pytest.approx(39 / 200, abs=4 * np.std(found) / len(found) ** 0.5)
+    assert check_of((5,), (1,)).excess is None  # evidence of 0.1
+    part = replace(check_of((1, 1), (1, 0)), survivors=100, stood=(2, 2), images=1000)  # of a hundred classes two
+    assert part.excess == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("scale", [5, 10, 100])
+def test_cross_entropy_on_small_logits_is_said_to_be_weak_in_points(scale: float) -> None:
+    """Its number is a few points too high, too few for an alarm: the check says how many, and so corrects it."""
+    conditions = (("pgd10", PGD10),)
+    known = audit(plain(), audited_images(), (("margin", replace(PGD10, goal=Margin(kappa=1e9))),), check=False)
+    found = audit(Through(plain(), after=lambda z: z / scale), audited_images(), conditions)
+    (check,) = found.checks
+    assert check.excess is not None
+    corrected = found.tally("pgd10").overall - check.excess
+    assert abs(corrected - known.tally("margin").overall) < 0.03 < check.excess
+    assert cautions(found) or "points of the accuracy," in check_remarks(found)[0]

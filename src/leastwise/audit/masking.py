@@ -331,6 +331,8 @@ def check_one(
         tuple(int(hit[labels == c].sum()) for c in present),
         spent.forwards,
         spent.backwards,
+        tuple(int((evidence.labels[survived] == c).sum()) for c in present),
+        len(evidence.ids),
     )
 
 

@@ -105,7 +105,8 @@ MOST_NAMED = 5  # classes that a sentence names
 class SurvivorCheck:
     """A sample of the images that survived some conditions of one ball, attacked without gradients.
 
-    `classes` are those that were sampled, with as many numbers in `attacked` and `broken`.
+    `classes` are those that were sampled, with as many numbers in `attacked`, `broken` and `stood`; evidence of 0.1
+    has no `stood` and no `images`.
     """
 
     conditions: tuple[str, ...]
@@ -117,6 +118,8 @@ class SurvivorCheck:
     broken: tuple[int, ...] = ()
     forwards: int = 0
     backwards: int = 0
+    stood: tuple[int, ...] = ()  # survivors of each of the classes
+    images: int = 0  # of the audit
 
     @property
     def sampled(self) -> int:
@@ -125,6 +128,15 @@ class SurvivorCheck:
     @property
     def fallen(self) -> int:
         return sum(self.broken)
+
+    @property
+    def excess(self) -> float | None:
+        """How much of the accuracy would fall too if all survivors were attacked so: each class by its own sample."""
+        if not self.stood or not self.images:
+            return None
+        parts = zip(self.stood, self.broken, self.attacked, strict=True)
+        falling = sum(stood * broken / attacked for stood, broken, attacked in parts) / sum(self.stood)
+        return falling * self.survivors / self.images  # classes without a sample fall like the others
 
     @property
     def p(self) -> float:
@@ -152,6 +164,8 @@ class SurvivorCheck:
             return f"nothing survived {under} ({self.ball}), so there was nothing to check"
         share = 100 * self.fallen / self.sampled
         found = f"{self.attack} broke {self.fallen} of {self.sampled} sampled survivors ({share:.1f} %)"
+        if self.fallen and self.excess is not None:
+            found += f", which is about {100 * self.excess:.1f} points of the accuracy,"
         if not self.fires:
             return f"{found} of {under}, {self.ball}"
         chosen = self.worst_classes or tuple(i for i in np.argsort(self.broken)[::-1].tolist() if self.broken[i])
@@ -178,13 +192,21 @@ def check_from_json(content: Mapping[str, Any], k: int) -> SurvivorCheck:
         name: tuple(value) if isinstance(value, list) else value for name, value in content.items()
     }
     check = SurvivorCheck(**lists)
-    columns = (check.classes, check.attacked, check.broken)
-    numbers = (*check.classes, *check.attacked, *check.broken, check.survivors, check.forwards, check.backwards)
+    columns = (check.classes, check.attacked, check.broken, check.stood or check.classes)
+    numbers = (
+        *(n for column in columns for n in column),
+        check.survivors,
+        check.forwards,
+        check.backwards,
+        check.images,
+    )
     fine = (
         all(isinstance(number, int) and number >= 0 for number in numbers)
         and len({len(column) for column in columns}) == 1
         and all(c < k for c in check.classes)
-        and all(b <= n for b, n in zip(check.broken, check.attacked, strict=True))
+        and all(b <= n > 0 for b, n in zip(check.broken, check.attacked, strict=True))
+        and all(n <= s for n, s in zip(check.attacked, check.stood or check.attacked, strict=True))
+        and (not check.stood or sum(check.stood) <= check.images)
         and all(isinstance(text, str) for text in (*check.conditions, check.ball, check.attack))
     )
     if not fine:

@@ -105,6 +105,7 @@ def describe_check(check: SurvivorCheck, names: Sequence[str]) -> dict[str, Any]
         "sampled": check.sampled,
         "broken": check.fallen,
         "fraction": check.fallen / check.sampled if check.sampled else None,
+        "excess": check.excess,
         "p": check.p,
         "fires": check.fires,
         "classes": {
