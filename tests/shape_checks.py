@@ -37,7 +37,7 @@ def spare_later_calls(plain: Callable[..., Any], checked: Callable[..., Any]) ->
     """The checked function for its first calls in a test, and the plain one after them."""
     test = calls = 0
 
-    @wraps(checked)
+    @wraps(plain)
     def call(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         nonlocal test, calls
