@@ -1,4 +1,4 @@
-"""Fills the tables of docs/results/lite.md from the CSV files under results/lite/pages.
+"""Fills the tables of docs/results/lite.md and learned.md from the CSV files under results/lite/pages.
 
     python -m scripts.lite_tables
 
@@ -21,6 +21,7 @@ from leastwise.report.charts.heatmap import format_cell
 
 HERE = Path(__file__).parents[1]
 PAGE = HERE / "docs" / "results" / "lite.md"
+LEARNED = PAGE.with_name("learned.md")
 PAGES = HERE / "results" / "lite" / "pages"
 BLOCK = re.compile(r"(<!-- (?P<what>[^>]+?) -->\n)(?:\|.*\n)*")
 Line = dict[str, str]
@@ -128,4 +129,5 @@ def read_lines(file: Path) -> list[Line]:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(fill_tables(PAGE.read_text()))
+    for page in (PAGE, LEARNED):
+        page.write_text(fill_tables(page.read_text()))

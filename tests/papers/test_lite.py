@@ -77,8 +77,9 @@ def test_networks_say_what_their_evidence_says(name: str) -> None:
         assert both and sum(same) >= len(same) - 1, STORE.folder(m)
 
 
-def test_the_tables_of_the_docs_have_the_numbers_of_the_pages() -> None:
-    text = lite_tables.PAGE.read_text()
+@pytest.mark.parametrize("page", [lite_tables.PAGE, lite_tables.LEARNED], ids=lambda page: page.stem)
+def test_the_tables_of_the_docs_have_the_numbers_of_the_pages(page: Path) -> None:
+    text = page.read_text()
     assert lite_tables.fill_tables(text) == text
 
 
