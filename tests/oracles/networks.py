@@ -85,17 +85,17 @@ CIFAR = ("cifar_resnet2b", "cifar_wide_kw", "salman_cifar_cnn_small_NOR")
 
 
 def public_network(folder: Path, name: str) -> tuple[Classifier, Dataset, tuple[float, ...]]:
-    """A network, 200 test images, and two radii at which some of them survive."""
+    """A network, 200 test images (100 for the slow ResNets), and two radii of which some survive the first."""
     cifar10 = folder / "cifar10_test_first2000.npz"
     match name:
         case "mnist_cnn_a_adv":
             return mnist_cnn(folder), load(str(folder / "mnist_test.npz")).take(20), (0.1, 0.3)
         case "akamaster":  # the layout of its file says how images are normalised
-            data = load(str(cifar10)).take(20)
+            data = load(str(cifar10)).take(10)
             file = str(folder / "nets" / "akamaster_cifar10_resnet20.th")
             return load_model(file, data.shape, data.names, arch="resnet20"), data, (0.5 / 255, 8 / 255)
         case "chenyaofo":
-            data = load(str(folder / "cifar100_test.npz")).take(2)
+            data = load(str(folder / "cifar100_test.npz")).take(1)
             file, mean = str(folder / "nets" / "chenyaofo_cifar100_resnet20.pth"), (0.5070, 0.4865, 0.4409)
             std = (0.2673, 0.2564, 0.2761)
             model = load_model(file, data.shape, data.names, arch="resnet20-b", mean=mean, std=std)
