@@ -14,7 +14,7 @@ TEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --num
 # Benchmarks use networks that others trained, where a folder with them is at hand.
 bench: export LEASTWISE_TEST_DATA ?= $(shell .ci/test-data)
 
-.PHONY: help setup demo smoke campaign test test-slow test-faults lint check bench bench-cluster bench-prepare bench-train bench-race same-bits
+.PHONY: help setup demo smoke campaign test test-slow test-faults lint check bench bench-cluster bench-prepare bench-train bench-race bench-checks same-bits
 .PHONY: walks listing screenshots docs clean
 
 help:
@@ -31,6 +31,7 @@ help:
 	@echo "make bench-prepare   step time of given and prepared networks"
 	@echo "make bench-train   a training step against the way released code takes it"
 	@echo "make bench-race   what races and audits in two phases cost, and how often they are right"
+	@echo "make bench-checks   what it costs an audit to try to prove its numbers wrong"
 	@echo "make same-bits REV=main   training losses and weights of two revisions, bit for bit"
 	@echo "make listing   what \`leastwise list\` shows, written anew from the registries"
 	@echo "make walks   how many modules and calls four commands pass through"
@@ -103,6 +104,9 @@ bench-train: $(STAMP)-bench
 
 bench-race: $(STAMP)-bench
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/race.py
+
+bench-checks: $(STAMP)-bench
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/checks.py
 
 REV ?= main
 same-bits: $(STAMP)-test
