@@ -57,9 +57,16 @@ def drawing_parts(specs: Sequence[Any], exports: Sequence[Mapping[str, str]]) ->
     """What a page with charts carries inside: their specifications, and the code that draws them."""
     from leastwise.report.charts.bars import CONFIG
 
-    content = {"config": CONFIG, "specs": specs, "exports": exports}
+    datasets, bare = share_datasets(specs)
+    content = {"config": CONFIG, "datasets": datasets, "specs": bare, "exports": exports}
     payload = json.dumps(content, separators=(",", ":"), allow_nan=False)
     return {"payload": pack_text(payload), "drawing": drawing_code()}
+
+
+def share_datasets(specs: Sequence[Any]) -> tuple[dict[str, Any], list[Any]]:
+    """What charts draw, each once however many charts draw it, and the charts without it: names of data are hashes."""
+    datasets = {name: rows for spec in specs for name, rows in spec.get("datasets", {}).items()}
+    return datasets, [{key: value for key, value in spec.items() if key != "datasets"} for spec in specs]
 
 
 def pack_text(text: str) -> str:

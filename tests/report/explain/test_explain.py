@@ -30,7 +30,7 @@ from leastwise.report.explain.sheet import draw_extremes
 from leastwise.report.page.page import make_page
 from leastwise.report.results import AuditedModel
 from tests.insight.evidence_of_logits import evidence_of, predicting
-from tests.report.page.page_text import unpacked, visible
+from tests.report.page.page_text import specifications, visible
 
 NAMES = ("ant", "bee", "cow", "dog", "elk")
 EACH = 20
@@ -246,7 +246,7 @@ def test_hostile_names_stay_text_and_a_sheet_has_its_images() -> None:
     assert (made["sheet"]["width"], made["sheet"]["height"]) == (130 + 10 * (48 + 2) + 14, 5 * (64 + 4))
     text = explain_page({EVIL[0]: made, "b": made})
     assert EVIL[0] not in text and EVIL[1] not in text and "49" not in visible(text).split("{{7*7}}")[0][-3:]
-    specs = json.loads(unpacked(text, "payload"))["specs"]
+    specs = specifications(text)
     assert len(specs) > 10
 
 

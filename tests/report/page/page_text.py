@@ -2,7 +2,9 @@
 
 import base64
 import gzip
+import json
 import re
+from typing import Any
 
 
 def unpacked(html: str, name: str) -> str:
@@ -16,3 +18,13 @@ def visible(html: str) -> str:
     body = re.sub(r"<(script|style)[^>]*>.*?</\1>", " ", html, flags=re.S)
     text = re.sub(r"<[^>]*>", "", body).replace("&nbsp;", " ").replace("&lt;", "<").replace("&gt;", ">")
     return re.sub(r"\s+", " ", text)
+
+
+def specifications(html: str) -> list[dict[str, Any]]:
+    """The charts of the page as a browser draws them: each with the data sets that it names."""
+    content = json.loads(unpacked(html, "payload"))
+    named = [set(re.findall(r'"name": "(data-[0-9a-f]+)"', json.dumps(spec))) for spec in content["specs"]]
+    return [
+        {**spec, "datasets": {name: content["datasets"][name] for name in names}}
+        for spec, names in zip(content["specs"], named, strict=True)
+    ]

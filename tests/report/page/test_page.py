@@ -22,7 +22,7 @@ from leastwise.report.terminal.view import headline
 from leastwise.statistics.accuracy import compare_paired, wilson_interval
 from tests.report.evidence_made_up import CIFAR10, audited, evidence
 from tests.report.page.made_up_pages import page_of
-from tests.report.page.page_text import unpacked, visible
+from tests.report.page.page_text import specifications, visible
 
 LIMIT = 1_500_000  # bytes
 EVIL = "</script><script>alert(1)</script>"
@@ -140,12 +140,12 @@ def test_nothing_is_fetched(html: str) -> None:
     style = re.search(r"<style>(.*?)</style>", html, re.S)
     assert style is not None and "url(" not in style[1] and "@import" not in style[1]
     assert "default-src 'none'" in html
-    for spec in json.loads(unpacked(html, "payload"))["specs"]:
+    for spec in specifications(html):
         assert '"url"' not in json.dumps(spec)
 
 
 def test_charts_hold_the_numbers_of_the_evidence(html: str) -> None:
-    specs = json.loads(unpacked(html, "payload"))["specs"]
+    specs = specifications(html)
     found = audited(10)[0].evidence
     about = "Accuracy of each class under pgd20 with 95 % intervals; overall 56.0 %."
     bars = next(spec for spec in specs if spec["description"] == about)
@@ -161,7 +161,7 @@ def test_charts_hold_the_numbers_of_the_evidence(html: str) -> None:
 def test_every_specification_obeys_the_schema(html: str) -> None:
     import altair as alt
 
-    for spec in json.loads(unpacked(html, "payload"))["specs"]:
+    for spec in specifications(html):
         alt.LayerChart.from_dict(spec, validate=True)
 
 

@@ -35,10 +35,10 @@
     const code = document.createElement("script");
     code.textContent = await unpack("drawing");
     document.head.append(code);
-    const { config, specs } = await payload;
+    const { config, datasets, specs } = await payload;
     for (const place of places) {
       const options = { mode: "vega-lite", renderer: "svg", actions: false, config };
-      await window.vegaEmbed(place, specs[Number(place.dataset.spec)], options);
+      await window.vegaEmbed(place, { ...specs[Number(place.dataset.spec)], datasets }, options);
     }
     root.dataset.drawn = "yes";
   };
