@@ -23,7 +23,7 @@ help:
 	@echo "make smoke   every table and figure of four papers on embedded data: shows that everything runs"
 	@echo "make campaign   what is missing of the papers on real data, the most wanted first, with two processes"
 	@echo "make test    all tests but the slow ones (make test-slow runs those)"
-	@echo "make test-faults   kill, freeze, fill and fuzz; prints what was lost"
+	@echo "make test-faults   kill, freeze, fill, fuzz, edit and deceive; prints what was lost or wrong"
 	@echo "make lint    format, lint, types, layers"
 	@echo "make check   make lint, then the fast tests"
 	@echo "make bench   speed against other libraries, as ratios"
@@ -73,7 +73,7 @@ test-slow: $(STAMP)-test $(STAMP)-torchattacks
 	$(TEST) -m "slow and not faults"
 
 test-faults: $(STAMP)-test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/faults tests/hostile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/faults tests/hostile tests/audit/test_wrong_models.py tests/jobs/test_recognition.py
 
 lint: $(STAMP)-check
 	$(BIN)/ruff format --check .

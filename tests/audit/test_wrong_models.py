@@ -7,6 +7,7 @@ crafted on the plain network inside it.
 import copy
 import re
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -73,20 +74,27 @@ def test_the_tables_are_as_long_as_they_should_be() -> None:
 
 
 @pytest.mark.parametrize("case", WRONG, ids=lambda case: case.name)
-def test_a_wrong_model_is_refused_warned_of_or_right(case: WrongModel) -> None:
+def test_a_wrong_model_is_refused_warned_of_or_right(
+    case: WrongModel, record_property: Callable[[str, object], None]
+) -> None:
     torch.manual_seed(0)
     outcome = judge(case)
+    record_property("wrong_models", 1)
+    record_property({"wrong": "silently_wrong"}.get(kind := outcome.partition(":")[0], kind), 1)
     assert not outcome.startswith("wrong"), outcome
     if case.words:
         assert re.search(case.words, outcome), outcome
 
 
 @pytest.mark.parametrize("case", SOUND, ids=lambda case: case.name)
-def test_a_sound_model_raises_no_alarm(case: SoundModel) -> None:
+def test_a_sound_model_raises_no_alarm(case: SoundModel, record_property: Callable[[str, object], None]) -> None:
+    record_property("sound_models", 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = audit(case.make(), audited_images(), CONDITIONS)
-    assert [said for said in cautions(found) if not said.startswith(HARMLESS)] == []
+    alarms = [said for said in cautions(found) if not said.startswith(HARMLESS)]
+    record_property("alarms", len(alarms) > 0)
+    assert alarms == []
     if case.known:
         expected = audit(plain(), audited_images(), CONDITIONS, check=False)
         assert abs(found.tally("pgd10").overall - expected.tally("pgd10").overall) <= 0.02

@@ -146,7 +146,7 @@ READERS: dict[str, tuple[Callable[[Path], None], Callable[[Path], object]]] = {
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_mutated_files(name: str) -> None:
+def test_mutated_files(name: str, record_property: Callable[[str, object], None]) -> None:
     """Bytes changed, inserted, removed, or the rest cut off; the numbers are fixed, so a failure comes back."""
     make, read = READERS[name]
     rng = np.random.default_rng(sum(map(ord, name)))
@@ -165,6 +165,7 @@ def test_mutated_files(name: str) -> None:
             except (ValueError, OSError):
                 errors += 1
     assert answers + errors == 80 and errors > 0
+    record_property("mutants", answers + errors)
 
 
 def mutated(content: bytes, rng: np.random.Generator) -> bytes:
@@ -270,7 +271,7 @@ FUZZED: dict[str, tuple[Callable[[Path], None], Callable[[Path], object]]] = {
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", FUZZED)
-def test_readers_hold_for_as_long_as_one_likes(name: str) -> None:
+def test_readers_hold_for_as_long_as_one_likes(name: str, record_property: Callable[[str, object], None]) -> None:
     """LEASTWISE_FUZZ_SECONDS says how long for each; counts are printed. No file takes longer than ten seconds."""
     make, read = FUZZED[name]
     rng = np.random.default_rng(len(name))
@@ -293,3 +294,4 @@ def test_readers_hold_for_as_long_as_one_likes(name: str) -> None:
                 errors += 1
             assert time.monotonic() - begun < 10
     print(f"{name}: {answers + errors} files, {answers} answers, {errors} sentences")
+    record_property("mutants", answers + errors)

@@ -3,7 +3,7 @@
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -51,7 +51,9 @@ def cut(event: object) -> None:
 
 
 @pytest.mark.parametrize("cut_short", [False, True], ids=["between two runs", "while it was cut short"])
-def test_no_edit_gets_the_numbers_of_the_model_before_it(cut_short: bool, tmp_path: Path) -> None:
+def test_no_edit_gets_the_numbers_of_the_model_before_it(
+    cut_short: bool, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     unseen = 0
     for number, (name, edit) in enumerate(EDITS.items()):
         place, out = tmp_path / f"model{number}", tmp_path / f"audit{number}"
@@ -77,6 +79,7 @@ def test_no_edit_gets_the_numbers_of_the_model_before_it(cut_short: bool, tmp_pa
                 assert second.run(fresh=True).read_bytes() == alone and second.finished, f"mixed: {name}"
                 assert cut_short or alone != old, name
     assert len(EDITS) >= 25 and unseen >= 25  # which the digest of weights and code takes for the same model
+    record_property("edited", len(EDITS))
 
 
 KILLED = """
@@ -93,7 +96,9 @@ task(load_edited(Path("{place}")), Path("{out}")).run(kill)
 
 
 @pytest.mark.faults
-def test_no_edit_between_a_kill_and_the_same_command_is_mixed(tmp_path: Path) -> None:
+def test_no_edit_between_a_kill_and_the_same_command_is_mixed(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     for number, (name, edit) in enumerate(EDITS.items()):
         place, out = tmp_path / f"model{number}", tmp_path / f"audit{number}"
         edit.write(place, BEFORE)
@@ -107,6 +112,7 @@ def test_no_edit_between_a_kill_and_the_same_command_is_mixed(tmp_path: Path) ->
         assert pieces == {path.name: path.read_bytes() for path in (out / SHARDS).glob("*.safetensors")}
         with edited(edit, place, BEFORE) as model:  # put back, it goes on
             assert task(model, out).run().read_bytes() == task(model, None).attack().to_bytes(), name
+    record_property("edited", len(EDITS))
 
 
 @pytest.mark.parametrize(
