@@ -16,7 +16,7 @@ from leastwise.models.fast.prepare import Form
 from leastwise.models.zoo.registry import build
 from leastwise.training.averaging import EMA, FAWA, SWA
 from leastwise.training.batches import plan_batches
-from leastwise.training.loop import FOLDED, Snapshot, fit
+from leastwise.training.loop import Snapshot, fit
 from leastwise.training.methods.pgd_at import PGDAT
 from leastwise.training.methods.standard import Standard
 from leastwise.training.methods.trades import TRADES
@@ -27,6 +27,7 @@ from leastwise.training.policies.weighting import FairWeighting
 from leastwise.training.recipe import Training, Validation, score_epoch
 from leastwise.training.registry import METHODS
 from leastwise.training.schedules import Constant, OneCycle
+from leastwise.training.step import FOLDED
 from leastwise.training.validate import measure_classes
 from tests.training.batches_and_losses import ON_CE, ON_KL, blobs
 

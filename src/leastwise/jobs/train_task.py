@@ -40,8 +40,8 @@ from leastwise.models.zoo.registry import build
 from leastwise.training.base import check_policies
 from leastwise.training.distributed import join_ranks
 from leastwise.training.doubts import doubt_validation, read_doubts
-from leastwise.training.loop import FOLDED
 from leastwise.training.resume import EPOCHS, MODEL, Course, NetworkMeasure, TrainingCallback
+from leastwise.training.step import FOLDED
 
 MADE = "made-"  # begins the name of a file of images, until its training is finished
 

@@ -1,7 +1,6 @@
 """The only training loop, fit(): it yields a snapshot after every epoch, and the caller decides what to keep."""
 
 import copy
-import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -13,32 +12,17 @@ from torch import Tensor, nn
 
 from leastwise.core.noise import Noise
 from leastwise.data.dataset import Batch, Dataset
-from leastwise.models.classifier import Classifier, inference
-from leastwise.models.fast.prepare import ORIGINAL, Form, Prepared, prepare
+from leastwise.models.fast.prepare import Form, Prepared
 from leastwise.models.zoo.layers import clip_gates
 from leastwise.training.averaging import worst_tenth
-from leastwise.training.base import (
-    Epoch,
-    Objective,
-    PolicyState,
-    PolicyStates,
-    Seen,
-    Terms,
-    adjust_logits,
-    apply_radii,
-    apply_terms,
-    check_policies,
-    class_shares,
-)
+from leastwise.training.base import Epoch, PolicyState, PolicyStates, Seen, check_policies, class_shares
 from leastwise.training.batches import BatchPlan, plan_batches
 from leastwise.training.distributed import ALONE, Ranks
 from leastwise.training.recipe import Training
+from leastwise.training.step import FOLDED, LOOKED_AT, MethodLoss, check_loss, first_rows, mean_loss, prepare_copy
 from leastwise.training.validate import measure_classes
 from leastwise.training.weights import clone_weights, measure_statistics, move_average, temporary_weights
 
-# The fastest for attacks on all networks with BatchNorm that were tried (`make bench-prepare`). No trial by the clock
-# decides here: one recipe gives the same bits every time.
-FOLDED = Form(folded=True, channels_last=True)
 # Training images whose robustness is recorded after every epoch: so many, or a twentieth of fewer; one of each class.
 RECORDED, RECORDED_SHARE = 500, 20
 
@@ -130,6 +114,10 @@ class Loop:
         self.dtype = next(self.model.parameters()).dtype
         self.optimiser = self.training.optimiser.make(self.model, self.training.schedule.rate(0.0))
         self.prepared = self.prepare_copy()
+        self.loss = MethodLoss(
+            model=self.model, objective=self.training.objective, prepared=self.prepared, mode=self.training.craft,
+            awp=self.training.awp, sum_=self.ranks.sum_,
+        )  # fmt: skip
         images = min(RECORDED, len(self.data) // RECORDED_SHARE)
         self.recorded = self.data.take(max(1, images // self.data.k))
         self.average: dict[str, Tensor] | None = None
@@ -224,27 +212,10 @@ class Loop:
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group["factor"]
         x = self.training.augment(x, noise.fork("augment")).to(self.dtype)
-        objective = apply_radii(self.training.objective, policies, y)
         with self.autocast():
-            crafted = self.craft(objective, x, y, noise)
-
-            def loss(model: nn.Module, policies: PolicyStates = policies) -> Terms:
-                terms = objective.loss(model, x, y, crafted, adjust=adjust_logits(policies, y))
-                return apply_terms(terms, policies, y)
-
-            awp, model = self.training.awp, self.model
-            if awp is not None and progress >= awp.warmup:
-                weighing = tuple((policy, s) for policy, s in policies if policy.weighs_perturbation)
-                model = awp.perturb(
-                    model, lambda at: loss(at, weighing).per_example.sum() / whole.size, self.ranks.sum_
-                )
-            terms = loss(model)
-        mean = terms.per_example.sum() / whole.size
-        if not math.isfinite(mean.item()):
-            raise ValueError(
-                f"the loss is {mean.item()} at step {number} (ids {', '.join(map(str, ids[:8].tolist()))}"
-                f"{' …' if len(ids) > 8 else ''}): try a lower learning rate"
-            )
+            terms = self.loss.terms(x, y, noise, policies=policies, size=whole.size, progress=progress)
+        mean = mean_loss(terms, whole.size)
+        check_loss(mean.item(), ids, step=number)
         self.descend(mean)
         return Seen.of(first_rows(terms, len(plan.rows)), y[: len(plan.rows)], self.data.k), mean.item()
 
@@ -257,24 +228,12 @@ class Loop:
         clip_gates(self.model)
         self.ranks.average_statistics(self.model)
 
-    def craft(self, objective: Objective, x: Tensor, y: Tensor, noise: Noise) -> Any:
-        """What the objective needs besides the batch, with the network in the mode that the recipe crafts in."""
-        if objective.attack is None or self.training.craft == "train":
-            return objective.craft(self.model, x, y, noise)
-        if self.prepared is not None:
-            self.prepared.refresh()
-            return objective.craft(self.prepared.model, x, y, noise)
-        with inference(self.model):
-            return objective.craft(self.model, x, y, noise)
-
     def prepare_copy(self) -> Prepared | None:
-        """A copy of the network for attacks, in a faster form, which follows the weights; None to use it itself."""
-        attacks = self.training.objective.attack is not None or self.valid is not None
-        if not attacks or self.form == ORIGINAL or not isinstance(self.model, Classifier):
+        """A copy of the network for attacks, in a faster form; None where nothing attacks, or to use it itself."""
+        if self.training.objective.attack is None and self.valid is None:
             return None
-        some = self.data.batch(np.arange(min(len(self.data), 32))).x.to(self.device, self.dtype)
-        made = prepare(self.model, some, self.form)
-        return None if made.form == ORIGINAL else made
+        some = self.data.batch(np.arange(min(len(self.data), LOOKED_AT))).x.to(self.device, self.dtype)
+        return prepare_copy(self.model, some, self.form)
 
     def tail(self, seen: Epoch) -> float:
         """How the weakest classes do after an epoch, as the averaging sees it."""
@@ -318,11 +277,3 @@ class Loop:
     def optimiser_state(self) -> dict[str, Any]:
         """A copy that later steps do not change."""
         return copy.deepcopy(self.optimiser.state_dict())
-
-
-def first_rows(terms: Terms, n: int) -> Terms:
-    """The labelled images of a batch: pseudo-labels are not counted."""
-    if n == len(terms.label):
-        return terms
-    cut = {name: part[:n] for name, part in terms._asdict().items() if isinstance(part, Tensor)}
-    return terms._replace(**cut)

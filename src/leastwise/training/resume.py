@@ -31,8 +31,9 @@ from leastwise.models.load.checkpoint import load_checkpoint, save_checkpoint
 from leastwise.models.load.torch_file import read_torch, write_torch
 from leastwise.training.base import Epoch, Seen
 from leastwise.training.distributed import ALONE, Ranks
-from leastwise.training.loop import FOLDED, Snapshot, StepProgress, fit
+from leastwise.training.loop import Snapshot, StepProgress, fit
 from leastwise.training.recipe import Training, score_epoch
+from leastwise.training.step import FOLDED
 from leastwise.training.weights import temporary_weights
 
 MODEL, BEST, LAST, RESUME, EPOCHS = "model.pt", "best.pt", "last.pt", "resume.pt", "epochs.jsonl"
