@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "leastwise"
 PAGE = (ROOT / "CONTRIBUTING.md").read_text()
-ORDER = "core data models statistics attacks audit training insight jobs report papers cli"
+ORDER = "core data models statistics attacks audit training insight jobs report papers front cli"
 ADDITIONS = ("An attack", "A policy", "A training method", "A chart", "A claim")
 
 
@@ -59,10 +59,10 @@ def test_every_other_file_that_is_named_is_there() -> None:
 
 
 def test_the_tree_is_the_order_in_which_packages_may_import() -> None:
-    shown = re.findall(r"^  (\w+)/ ", section("Twelve packages"), re.M)
+    shown = re.findall(r"^  (\w+)/ ", section("Thirteen packages"), re.M)
     assert " ".join(shown) == ORDER and all((PACKAGE / name / "__init__.py").is_file() for name in shown)
     settings = (ROOT / "pyproject.toml").read_text()
-    assert re.findall(r'^  "(\w+)",$', settings.partition("\nlayers = [")[2], re.M)[:12] == shown[::-1]
+    assert re.findall(r'^  "(\w+)",$', settings.partition("\nlayers = [")[2], re.M)[:13] == shown[::-1]
 
 
 @pytest.mark.parametrize("title", ADDITIONS)

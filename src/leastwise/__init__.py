@@ -1,7 +1,33 @@
 """leastwise: audit and train image classifiers class by class under attack.
 
-Import from the module that owns a name, as in `from leastwise.jobs import audit`. This file imports
-nothing, so that `leastwise --help` need not wait for torch.
+    import leastwise as lw
+
+    data = lw.data("fashion-mini").take(20)
+    found = lw.audit("mine.py:build", data, "clean,pgd20", eps=8/255)
+    print(found.worst("pgd20"))
+
+`dir(lw)` has every name. Each is imported from the module that defines it when it is first asked for, so that
+`import leastwise` takes no time and `leastwise --help` need not wait for torch. `__init__.pyi` beside this file tells
+editors and type checkers the same: a name more is a word here and a line there.
 """
 
+from leastwise.core.lazy import lazy_names
+
 __version__ = "0.1.0"
+
+# Packages that are functions as well: `lw.data(x)` reads x, and `leastwise.data` is where data sets are at home.
+PACKAGES = ("data",)
+HOMES = {
+    "attacks.pgd": "PGD",
+    "attacks.threats": "L1 L2 Linf",
+    "front.models": "model",
+}
+
+__all__ = sorted([*PACKAGES, *" ".join(HOMES.values()).split()])  # type: ignore[misc]
+
+__getattr__ = lazy_names(__name__, HOMES, PACKAGES)
+
+
+def __dir__() -> list[str]:
+    """What completion offers."""
+    return [*__all__, "__version__"]

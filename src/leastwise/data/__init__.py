@@ -1,11 +1,12 @@
 """Data sets: by name, from files, changed and corrupted. Images are uint8 until a batch asks for them.
 
+The package is a function, too: `lw.data(x)` reads x, whatever it is (`leastwise.front.datasets.data`).
 Networks and attacks are elsewhere: data sets that are made with a network are in `leastwise.audit.surgery`.
 """
 
 from typing import TYPE_CHECKING
 
-from leastwise.core.lazy import lazy_names
+from leastwise.core.lazy import lazy_names, make_callable
 
 if TYPE_CHECKING:
     from leastwise.data.classes import read_groups
@@ -26,3 +27,5 @@ __getattr__ = lazy_names(
         "registry": "SOURCES",
     },
 )
+
+make_callable(__name__, "leastwise.front.datasets", "data")
