@@ -173,7 +173,7 @@ def lift_sentence(trial: "CalibrationTrial", images: int) -> str:
 def read_recipe(folder: Path) -> dict[str, Any]:
     """What a training wrote down about itself."""
     try:
-        found: dict[str, Any] = json.loads((folder / "recipe.json").read_text())["recipe"]
+        found: dict[str, Any] = json.loads((folder / "recipe.json").read_text("utf-8"))["recipe"]
         found["training"]["validation"], found["data"]["name"]
     except (OSError, ValueError, KeyError, TypeError):
         raise ValueError(f"{folder} is not the folder of a training: give its checkpoint, --data and --valid") from None

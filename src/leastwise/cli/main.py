@@ -9,7 +9,6 @@ import io
 import mmap
 import os
 import re
-import resource
 import signal
 import sys
 import threading
@@ -47,10 +46,20 @@ class RoomFinder:
         return None
 
 
+def read_limit(name: str) -> int | None:
+    """A limit of this process, such as RLIMIT_AS; None where there is none, or the system knows no limits."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    limit, _ = resource.getrlimit(getattr(resource, name))
+    return None if limit == resource.RLIM_INFINITY else limit
+
+
 def watch_room() -> None:
     """Under a limit on addresses, try the room before a library that would wait for it."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit != resource.RLIM_INFINITY and not any(isinstance(finder, RoomFinder) for finder in sys.meta_path):
+    limited = read_limit("RLIMIT_AS") is not None
+    if limited and not any(isinstance(finder, RoomFinder) for finder in sys.meta_path):
         sys.meta_path.insert(0, RoomFinder())
 
 
@@ -82,8 +91,8 @@ def count_blas_threads() -> int:
 
 def stack_size() -> int:
     """Of a thread."""
-    size, _ = resource.getrlimit(resource.RLIMIT_STACK)
-    return USUAL_STACK if size == resource.RLIM_INFINITY else size
+    size = read_limit("RLIMIT_STACK")
+    return USUAL_STACK if size is None else size
 
 
 INTERRUPTED = 130
@@ -97,8 +106,8 @@ LAST_WORDS = (
 @contextmanager
 def ending_in_time() -> Iterator[None]:
     """Inside, SIGTERM is like Ctrl-C, and both end the process within `PATIENCE` if nothing else does."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
+    if threading.current_thread() is not threading.main_thread() or os.name != "posix":
+        yield  # Windows has Ctrl-C alone, and knows no pipe that a signal wakes
         return
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
@@ -158,6 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0 done, 2 bad input, 130 interrupted; gates also 1 and 3."""
     # Large tensors in huge pages: the system spends half the time on them. torch reads this once, when it is imported.
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
+    write_what_fits()
     verb, *rest = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
         if verb in ("-h", "--help"):
@@ -182,6 +192,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         complain(error_sentence(error))
         return BAD_INPUT
     return 0
+
+
+def write_what_fits() -> None:
+    """Letters that the terminal or the pipe has none for become question marks: an old code page ends no verb."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def complain(text: str) -> None:

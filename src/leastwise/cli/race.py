@@ -76,7 +76,7 @@ class Race:
             with where.open_executor() as executor:
                 with show_race(console, data.names) as listen:
                     task.run(listen, fresh=self.fresh, executor=executor)
-        found = json.loads(task.result.read_text())
+        found = json.loads(task.result.read_text("utf-8"))
         say(console, race_sentence(found))
         say(console, f"Result: {task.result}")
 

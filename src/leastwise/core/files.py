@@ -1,7 +1,6 @@
 """Files that are either whole or absent: write to a temporary neighbour, fsync, rename. Folders for one at a time."""
 
 import errno
-import fcntl
 import hashlib
 import json
 import math
@@ -14,9 +13,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+from filelock import lock_descriptor
+
 from leastwise.core.text import one_line
 
 LOCK = ".leastwise.lock"
+# What some systems lack is left out: Windows needs to be told that bytes are bytes, others that links are not followed.
+PLAIN = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
 
 
 def write_atomic(path: Path, content: bytes) -> None:
@@ -34,7 +37,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    handle = open_plain(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL)
     try:
         with os.fdopen(handle, "w+b") as file:
             yield file
@@ -68,29 +71,45 @@ def lock_folder(folder: Path) -> Iterator[None]:
     path = folder / LOCK
     handle = open_lock(path)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = one_line(os.pread(handle, 200, 0).decode(errors="replace")) or "another process"
-            raise ValueError(f"{holder} is working in {folder}: wait for it, or choose another folder") from None
+        if not lock_descriptor(handle, blocking=False):
+            holder = read_holder(handle) or "another process"
+            raise ValueError(f"{holder} is working in {folder}: wait for it, or choose another folder")
         if not is_still_there(path, handle):  # its last holder removed it between our two steps
             raise ValueError(f"another process was working in {folder} until now: give the same command again")
         with suppress(OSError):  # a full disk: the lock holds all the same
             os.ftruncate(handle, 0)
-            os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
+            os.write(handle, f"process {os.getpid()} on {socket.gethostname()}".encode())
         try:
             yield
         finally:
-            path.unlink(missing_ok=True)
+            if os.name == "posix":
+                path.unlink(missing_ok=True)  # while we hold it, so that nobody can hold a file that is gone
     finally:
         os.close(handle)
+        if os.name != "posix":  # Windows removes no open file: nor one that somebody has opened meanwhile
+            with suppress(OSError):
+                path.unlink()
+
+
+def read_holder(handle: int) -> str:
+    """Who holds a lock; empty where the system lets nobody else read what is locked."""
+    with suppress(OSError):
+        return one_line(os.read(handle, 200).decode(errors="replace"))
+    return ""
+
+
+def open_plain(path: Path, how: int) -> int:
+    """Open a file of our own, and never what a link of that name leads to; OSError (ELOOP) if it is one."""
+    if not hasattr(os, "O_NOFOLLOW") and path.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+    return os.open(path, how | PLAIN, 0o666)
 
 
 def open_lock(path: Path) -> int:
     """Open a lock, or make it. A link is not followed: what is behind it would be cut to nothing."""
     refusal = f"{path} is a link or no plain file, which leastwise never makes: look who did, and remove it"
     try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+        handle = open_plain(path, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
             raise ValueError(refusal) from None
@@ -105,16 +124,13 @@ def open_lock(path: Path) -> int:
 def is_locked(folder: Path) -> bool:
     """Whether some process works in a folder right now."""
     try:
-        handle = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = open_plain(folder / LOCK, os.O_RDWR)
     except OSError:
         return False
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return not lock_descriptor(handle, blocking=False)
     finally:
         os.close(handle)
-    return False
 
 
 def is_still_there(path: Path, handle: int) -> bool:

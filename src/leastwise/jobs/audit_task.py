@@ -200,7 +200,7 @@ def settle_choices(
 def read_manifest(folder: Path) -> Manifest | None:
     """The choices of an interrupted audit, so that the rest is computed the same way."""
     try:
-        kept = json.loads((folder / MANIFEST).read_text())
+        kept = json.loads((folder / MANIFEST).read_text("utf-8"))
         found = Manifest(Form(**kept["form"]), int(kept["batch_size"]), int(kept["threads"]))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -118,7 +118,7 @@ def read_run_facts(folder: Path) -> dict[str, Any]:
     known: dict[str, Any] = {}
     for name in (MANIFEST, RUN):
         try:
-            content = parse_json((folder / name).read_text())
+            content = parse_json((folder / name).read_text("utf-8"))
         except (OSError, ValueError, RecursionError):
             continue
         known |= content if isinstance(content, dict) else {}
@@ -131,7 +131,7 @@ def read_run_facts(folder: Path) -> dict[str, Any]:
 def read_claim(folder: Path) -> FolderClaim | None:
     """The claim of a folder, or None if it has none that can be read."""
     try:
-        claim = parse_json((folder / CLAIM).read_text())
+        claim = parse_json((folder / CLAIM).read_text("utf-8"))
         return claim if {"kind", "key"} <= claim.keys() else None
     except (OSError, ValueError, AttributeError, RecursionError):
         return None

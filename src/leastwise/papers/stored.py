@@ -52,7 +52,7 @@ class PaperStore:
     def known_keys(self) -> dict[str, str]:
         """The keys of jobs by those of declarations, as far as they were written down since declarations mean this."""
         try:
-            content = json.loads((self.root / KEYS).read_text())
+            content = json.loads((self.root / KEYS).read_text("utf-8"))
             return dict(content["jobs"]) if content["meaning"] == MEANING else {}
         except (OSError, ValueError, KeyError, TypeError):
             return {}
@@ -167,7 +167,7 @@ def describe_declared(recipe: Recipe) -> str:
 
 
 def read_epochs(folder: Path) -> tuple[dict[str, Any], ...]:
-    return tuple(json.loads(line) for line in (folder / EPOCHS).read_text().splitlines())
+    return tuple(json.loads(line) for line in (folder / EPOCHS).read_text("utf-8").splitlines())
 
 
 def read_tally(counts: Mapping[str, Any]) -> Tally:

@@ -25,7 +25,7 @@ def read_result(path: Path) -> Result:
     if not file.is_file():
         raise ValueError(f"there is no result at {path}: give a folder that `leastwise audit` wrote, or a summary.json")
     try:
-        content = parse_json(file.read_text())
+        content = parse_json(file.read_text("utf-8"))
         return from_kept(content) if content.get("kind") == KIND else from_summary(content)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise ValueError(
@@ -37,7 +37,7 @@ def refuse_sampled(path: Path, conditions: Collection[str]) -> None:
     """Raise ValueError if a demand is about an attack that was tried on a sample of images only."""
     file = path / "two_phase.json"
     try:
-        told = json.loads(file.read_text()) if file.is_file() else {}
+        told = json.loads(file.read_text("utf-8")) if file.is_file() else {}
     except ValueError:
         return
     if told.get("condition") in conditions:
@@ -78,7 +78,7 @@ def remember_look(path: Path, result: Result) -> str:
     """Write down that a gate for one look was asked; a warning if it was asked before on fewer images."""
     file = (path if path.is_dir() else path.parent) / LOOKS_FILE
     try:
-        content = parse_json(file.read_text())
+        content = parse_json(file.read_text("utf-8"))
         looks = [
             look for look in content["looks"] if isinstance(look["images"], int) and isinstance(look["model"], str)
         ]

@@ -63,7 +63,7 @@ def doubt_counts(n: Sequence[int], correct: Sequence[int], names: Sequence[str],
 def read_doubts(epochs: Path, names: Sequence[str], of: int) -> tuple[str, ...]:
     """What the lines of `epochs.jsonl` have to say of the last epoch."""
     try:
-        line: Mapping[str, Any] = json.loads(epochs.read_text().splitlines()[-1])
+        line: Mapping[str, Any] = json.loads(epochs.read_text("utf-8").splitlines()[-1])
         counts = line.get("valid", line)["clean"]
         said = doubt_counts(counts["n"], counts["correct"], names, number=int(line["epoch"]), of=of)
     except (OSError, ValueError, KeyError, IndexError, TypeError):

@@ -156,7 +156,7 @@ class Course:
     def read_lines(self, after: Snapshot | None) -> list[str]:
         """The lines of the epochs that are finished."""
         path = self.folder / EPOCHS
-        return path.read_text().splitlines()[: after.finished] if after is not None and after.finished else []
+        return path.read_text("utf-8").splitlines()[: after.finished] if after is not None and after.finished else []
 
     def save_if_best(self, now: Snapshot, best: float | None) -> float | None:
         """Keep the weights of this epoch if none was better by the rule; the new best score."""
@@ -223,7 +223,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     if not file.is_file():
         return None
     try:
-        kept = parse_json(file.read_text())
+        kept = parse_json(file.read_text("utf-8"))
         known = {"threads": int(kept["threads"]), "processes": int(kept["processes"])}
         good = 0 < known["threads"] <= MOST_THREADS and known["processes"] > 0
         form = asdict(Form(**kept["form"]))

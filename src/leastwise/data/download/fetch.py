@@ -9,9 +9,10 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
 
-from leastwise.core.files import write_json
+from filelock import lock_descriptor
+
+from leastwise.core.files import is_still_there, open_lock, write_json
 from leastwise.data.download.archives import DownloadCallback, unpack
 from leastwise.data.download.http import Unreachable, download, hash_file, part_path, verify_checksum
 from leastwise.data.source import ByHand, Debian, Npm, Offer, Official, Source
@@ -62,7 +63,7 @@ def fetch(
                     tried.append(str(reason))
                     tell(str(reason))
                     continue
-                sums = {str(path.relative_to(fresh)): hash_file(path, "sha256") for path in list_files(fresh)}
+                sums = {path.relative_to(fresh).as_posix(): hash_file(path, "sha256") for path in list_files(fresh)}
                 write_json(fresh / CONTENTS, sums)
                 replace_folder(fresh, target)
                 forget_downloads(source, root)
@@ -76,36 +77,31 @@ def hold_fetch_lock(name: str, target: Path) -> Iterator[bool]:
     folder = target.parent / DOWNLOADS
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{target.name}.lock"
-    with path.open("ab") as file:
+    handle = open_lock(path)
+    try:
         try:
-            alone = take_lock(file)
-            # Who held the lock before may have removed its file since we opened it: then this one guards nothing.
-            ours = os.path.samestat(os.fstat(file.fileno()), path.stat())
-        except (BlockingIOError, FileNotFoundError):
-            ours = False
-        if not ours:
+            alone, free = True, lock_descriptor(handle, blocking=False)
+        except OSError:  # some network file systems
+            alone, free = False, True
+        # Who held the lock before may have removed its file since we opened it: then this one guards nothing.
+        if not (free and is_still_there(path, handle)):
             raise ValueError(f"another fetch of {name} into {target.parent} is under way: wait until it ends")
         try:
             yield alone
         finally:
-            with suppress(OSError):  # the folder stays if it holds parts of a download, or another lock
-                path.unlink()
-                folder.rmdir()
+            if os.name == "posix":
+                remove_lock(path)
+    finally:
+        os.close(handle)
+        if os.name != "posix":  # Windows removes no open file
+            remove_lock(path)
 
 
-def take_lock(file: IO[bytes]) -> bool:
-    """Take the lock or raise BlockingIOError; False if there are no locks here."""
-    if os.name != "posix":
-        return False
-    import fcntl
-
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise
-    except OSError:  # some network file systems
-        return False
-    return True
+def remove_lock(path: Path) -> None:
+    """Remove the file of a lock; its folder stays if it holds parts of a download, or another lock."""
+    with suppress(OSError):
+        path.unlink()
+        path.parent.rmdir()
 
 
 def clear_leftovers(target: Path) -> None:
@@ -227,7 +223,7 @@ def replace_folder(fresh: Path, target: Path) -> None:
 def check_contents(folder: Path) -> int | None:
     """Compare every file with what was written when the folder was fetched; None if it was not fetched by us."""
     try:
-        known = json.loads((folder / CONTENTS).read_text())
+        known = json.loads((folder / CONTENTS).read_text("utf-8"))
     except (OSError, ValueError):
         return None
     if not isinstance(known, dict) or not all(isinstance(sha, str) for sha in known.values()):

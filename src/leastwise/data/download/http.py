@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
+from leastwise.core.files import open_plain
 from leastwise.data.download.archives import CHUNK, DownloadCallback, Readable
 from leastwise.data.source import File
 
@@ -89,7 +90,7 @@ def receive(
 def open_part(path: Path, how: int) -> IO[bytes]:
     """A part to be written. Its name stays, so that a download can go on; a link of that name is not followed."""
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | how, 0o666)
+        handle = open_plain(path, os.O_WRONLY | os.O_CREAT | how)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise ValueError(f"{path} is a link, which leastwise never makes: look who did, and remove it") from None

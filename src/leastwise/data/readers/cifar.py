@@ -119,7 +119,7 @@ def read_sheets(folder: Path, split: str) -> LabelledImages:
         sheets.append(pixels.reshape(-1, SIDE, SIDE, 3).transpose(0, 3, 1, 2))
     path = folder / f"{split}_lables.json"  # spelled so in the package
     try:
-        labels = np.array(json.loads(path.read_text()))
+        labels = np.array(json.loads(path.read_text("utf-8")))
     except ValueError as error:
         raise ValueError(f"{path} is not a JSON list of labels ({error}): fetch it again") from None
     return np.concatenate(sheets), labels

@@ -1,6 +1,7 @@
 """Who may reach a cluster: addresses that leave this machine are encrypted, unless the user says otherwise."""
 
 import ipaddress
+import os
 import stat
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -38,7 +39,7 @@ def certificates(folder: Path) -> Security:
         if not file.is_file():
             raise ValueError(f"there is no {file}: --tls names a folder with cert.pem, key.pem and, if wanted, ca.pem")
     mode = key.stat().st_mode
-    if mode & 0o077:
+    if os.name == "posix" and mode & 0o077:
         raise ValueError(f"{key} can be read by others (mode {stat.filemode(mode)}): chmod 600 {key}")
     sides = {
         f"tls_{side}_{part}": str(file)

@@ -1,7 +1,7 @@
 """What a worker of a cluster does: hold the model and the data once, and compute pieces of work from them."""
 
 import faulthandler
-import os
+import socket
 import sys
 import threading
 import time
@@ -129,7 +129,7 @@ def check_versions(wanted: Versions) -> None:
     here = versions()
     other = [f"{name} {here[name]} instead of {wanted[name]}" for name in wanted if here[name] != wanted[name]]
     if other:
-        raise ValueError(f"the worker {os.uname().nodename} has {', '.join(other)}: install the same versions there")
+        raise ValueError(f"the worker {socket.gethostname()} has {', '.join(other)}: install the same versions there")
 
 
 def unpack_work(content: bytes) -> AuditWork:
@@ -147,7 +147,7 @@ def unpack_work(content: bytes) -> AuditWork:
 
 def check_inputs(auditor: Auditor, data: Dataset) -> None:
     """Refuse to work with other images, or with a model that answers otherwise here than where it was sent from."""
-    here, shared = os.uname().nodename, "put files that it reads on storage that all workers share"
+    here, shared = socket.gethostname(), "put files that it reads on storage that all workers share"
     if auditor.recipe.data != data.digest():
         raise ValueError(f"the worker {here} does not see the same data: {shared}")
     for name, model in {"model": auditor.model, **list_surrogates(auditor.recipe.conditions)}.items():

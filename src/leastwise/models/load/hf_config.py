@@ -29,7 +29,7 @@ class Unfinished(ValueError):
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in a file of the folder, or a sentence on why there is none."""
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not readable JSON ({error_with_type(error)}): save the model again") from None
     if not isinstance(content, dict):

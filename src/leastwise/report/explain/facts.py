@@ -227,7 +227,7 @@ def overfitting_facts(folder: Path) -> dict[str, Any]:
     """
     path = folder / "epochs.jsonl"
     try:
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
         part = max(("test", "valid"), key=lambda name: sum(name in line for line in lines))
         seen = [line for line in lines if part in line]
         sides = seen, [line[part] for line in seen]
@@ -271,7 +271,7 @@ def with_nans(values: Sequence[float | None]) -> "np.ndarray":
 def read_facts(folder: Path, evidence: Evidence) -> dict[str, Any] | None:
     """What `leastwise explain` left beside this evidence; nothing if it was of other evidence or cannot be read."""
     try:
-        made = json.loads((folder / EXPLAIN_FILE).read_text())
+        made = json.loads((folder / EXPLAIN_FILE).read_text("utf-8"))
         fits = made["schema"] == SCHEMA and made["key"] == evidence.key and made["classes"] == list(evidence.names)
         answers = digest_answers(folder)
         fits = fits and made.get(ANSWERS, answers) == answers  # earlier versions did not write down whose they are
