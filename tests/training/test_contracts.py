@@ -9,7 +9,8 @@ import torch
 
 from leastwise.attacks.threats import Linf
 from leastwise.training.averaging import AVERAGINGS, Averaging
-from leastwise.training.base import Objective, Policy, Terms, apply_terms
+from leastwise.training.base import Objective, Policy, Terms
+from leastwise.training.compose import apply_terms
 from leastwise.training.recipe import OPTIMISERS, Optimiser
 from leastwise.training.registry import METHODS, POLICIES, apply_settings
 from leastwise.training.schedules import SCHEDULES, Schedule

@@ -21,8 +21,10 @@ from leastwise.training.loop import fit
 from leastwise.training.methods.pgd_at import PGDAT
 from leastwise.training.methods.standard import Standard
 from leastwise.training.methods.trades import TRADES
+from leastwise.training.policies.aiming import TRIX, FairTAT
 from leastwise.training.policies.cfa import CFA
 from leastwise.training.policies.cfol import CFOL
+from leastwise.training.policies.confusion import CSR, SyFAR
 from leastwise.training.policies.dafa import DAFA
 from leastwise.training.policies.faal import FAAL
 from leastwise.training.policies.frl import FRL
@@ -123,3 +125,29 @@ def test_frls_multipliers_respond_to_the_classes_above_their_bound() -> None:
     state = seen.states[0]
     assert state["natural"][3] > 0 and state["natural"][EASY].sum() == 0
     assert state["margin"][EASY].max() < 0  # satisfied classes wind down
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", [TRIX(warmup=0.3), CSR()], ids=lambda p: p.recipe_name)
+def test_newer_policies_for_weak_classes_lift_the_worst_class_of_trades(policy: Policy) -> None:
+    base = replace(BASE, objective=TRADES(KL_ATTACK))
+    (_, plain), (_, fair) = trained(base), trained(replace(base, policies=(policy,)))
+    assert fair.min() > plain.min()
+
+
+@pytest.mark.slow
+def test_sy_far_makes_mistakes_more_symmetric(plain: tuple) -> None:
+    def asymmetry(seen: Epoch) -> float:
+        c = seen.train.probability / seen.train.n[:, None]
+        return float(torch.triu(c - c.T).square().sum())
+
+    fair, _ = trained(replace(BASE, policies=(SyFAR(5.0),)))
+    assert asymmetry(fair) < 0.7 * asymmetry(plain[0])
+
+
+@pytest.mark.slow
+def test_fair_tat_aims_at_the_class_that_others_are_taken_for_and_attacks_more_weakly() -> None:
+    base = replace(BASE, objective=TRADES(KL_ATTACK))
+    (plain, _), (aimed, _) = trained(base), trained(replace(base, policies=(FairTAT(),)))
+    assert int(aimed.states[0]["score"].argmax()) == 2
+    assert aimed.train.robust.overall > plain.train.robust.overall

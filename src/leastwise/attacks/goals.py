@@ -140,6 +140,26 @@ class Targeted(Goal):
         return z.argmax(dim=1) == target
 
 
+@dataclass(frozen=True, eq=False)
+class SomeTargeted(Goal):
+    """Toward the target class of each example that has one; the others, whose target is -1, climb another goal."""
+
+    clean_forwards: ClassVar[int] = 1  # at most: those of the other goal
+
+    other: Goal
+    target: Labels
+
+    def __str__(self) -> str:
+        return f"the log-odds of a target class, or {self.other}"
+
+    def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]:
+        return (self.target, *self.other.bind(model, x, y))
+
+    def score(self, z: Logits, *bound: Tensor) -> PerExample:
+        target, *others = bound
+        return torch.where(target < 0, self.other.score(z, *others), -odds(z, target.clamp_min(0)))
+
+
 @dataclass(frozen=True)
 class Toward(Goal):
     """Toward the same class for everyone. Examples that belong there have nowhere to go."""

@@ -194,7 +194,7 @@ class Train:
         from leastwise.jobs.job import TrainJob
         from leastwise.training.averaging import find_averaging
         from leastwise.training.awp import AWP
-        from leastwise.training.base import check_policies
+        from leastwise.training.compose import check_policies
         from leastwise.training.recipe import Training, Validation, find_optimiser, with_own_attack
         from leastwise.training.registry import apply_settings, find_method, find_policy, find_published
         from leastwise.training.schedules import find_schedule

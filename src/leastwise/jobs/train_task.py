@@ -37,7 +37,7 @@ from leastwise.models.fast.prepare import ORIGINAL, Form
 from leastwise.models.load.checkpoint import load_checkpoint
 from leastwise.models.preflight import check_model, count_preflight
 from leastwise.models.zoo.registry import build
-from leastwise.training.base import check_policies
+from leastwise.training.compose import check_policies
 from leastwise.training.distributed import join_ranks
 from leastwise.training.doubts import doubt_validation, read_doubts
 from leastwise.training.resume import EPOCHS, MODEL, Course, NetworkMeasure, TrainingCallback

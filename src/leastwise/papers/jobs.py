@@ -28,7 +28,8 @@ from leastwise.papers.recipes import Measured, PaperThreat, Recipe, Setting, Tra
 from leastwise.papers.registry import PAPERS, list_recipes
 from leastwise.papers.scales import scale
 from leastwise.training.averaging import find_averaging
-from leastwise.training.base import Objective, check_policies
+from leastwise.training.base import Objective
+from leastwise.training.compose import check_policies
 from leastwise.training.recipe import SGD, Adam, AdamW, Training, Validation, find_optimiser, with_own_attack
 from leastwise.training.registry import apply_settings, find_method, find_policy, find_published
 from leastwise.training.schedules import Constant, Cosine, Cyclic, OneCycle, Piecewise, Schedule, Steps, find_schedule

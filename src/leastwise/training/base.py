@@ -7,13 +7,15 @@ compose: a training has one objective and any number of policies, in any order (
 - what a policy does to the logits enters the objective's own label loss, and at most one policy may do that;
 - weights multiply, those of the whole loss and those of its parts, and all are computed from the objective's own terms;
 - penalties add, and nobody weighs them but who brings them;
-- factors of radii and of steps multiply; shares of sampling multiply.
+- factors of radii and of steps multiply; shares of sampling multiply;
+- at most one policy aims attacks at classes.
+
+How they are put together for a batch is in `training/compose.py`.
 """
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -25,7 +27,6 @@ from leastwise.core.contract import Contract
 from leastwise.core.counts import Tally
 from leastwise.core.losses import entropy
 from leastwise.core.noise import Noise
-from leastwise.core.recipe import name_of_type
 from leastwise.core.types import Counts, Images, Labels, Logits, PerClass, PerExample
 
 PolicyState = Mapping[str, Tensor]  # what a policy remembers, by name
@@ -87,6 +88,7 @@ class Objective(Contract):
     """What is crafted from a batch, and what each example's loss is. An objective has no memory."""
 
     attack: PGD | None = None  # whose radius policies may change class by class; None for a method without one
+    can_aim: ClassVar[bool] = True  # whether its attack may as well go toward a class that a policy chooses
 
     @abstractmethod
     def craft(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Any:
@@ -245,6 +247,10 @@ class Policy(Contract):
         """What the radius, and the step, of each image of a batch is multiplied by; None for nothing."""
         return None
 
+    def targets(self, y: Labels, s: PolicyState, noise: Noise) -> Labels | None:
+        """The class that the attack on each image of a batch aims at, -1 for none; None if it aims nobody's attack."""
+        return None
+
     def label_logits(self, z: Logits, y: Labels, s: PolicyState) -> Logits:
         """The logits that the label's loss sees in the place of the network's own."""
         return z
@@ -267,69 +273,6 @@ class Policy(Contract):
 
 
 PolicyStates = Sequence[tuple[Policy, PolicyState]]
-
-
-def check_policies(objective: Objective, policies: Sequence[Policy]) -> None:
-    """Refuse policies that cannot act on an objective, or not together; the sentence says why."""
-    kinds = [type(policy) for policy in policies]
-    twice = next((kind for kind in kinds if kinds.count(kind) > 1), None)
-    if twice is not None:
-        raise ValueError(f"{name_of_type(twice)} would act twice: give each policy once")
-    for policy in policies:
-        if reason := policy.obstacle(objective):
-            raise ValueError(reason)
-    adjusting = [name_of_type(type(policy)) for policy in policies if changes_logits(policy)]
-    if len(adjusting) > 1:
-        raise ValueError(f"{' and '.join(adjusting)} both change the logits of the label's loss: choose one of them")
-
-
-def changes_logits(policy: Policy) -> bool:
-    return type(policy).label_logits is not Policy.label_logits
-
-
-def apply_radii(objective: Objective, policies: PolicyStates, y: Labels) -> Objective:
-    """The objective with the radii that the policies give this batch: their factors multiply."""
-    attack = objective.attack
-    if attack is None:
-        return objective
-    found = [factors for policy, s in policies if (factors := policy.radii(attack, y, s)) is not None]
-    if not found:
-        return objective
-    radius = torch.stack([factors.radius for factors in found]).prod(dim=0)
-    steps = [factors.step for factors in found if factors.step is not None]
-    step = torch.stack(steps).prod(dim=0) * attack.step if steps else None
-    return replace(objective, attack=attack.at(radius * attack.ball.eps, step))  # type: ignore[type-var]
-
-
-def adjust_logits(policies: PolicyStates, y: Labels) -> LogitChange:
-    """What the policies do to the logits of the label's loss: at most one of them does anything (`check_policies`)."""
-    for policy, s in policies:
-        if changes_logits(policy):
-            return partial(policy.label_logits, y=y, s=s)
-    return unchanged
-
-
-def apply_terms(terms: Terms, policies: PolicyStates, y: Labels) -> Terms:
-    """The loss of a batch under all policies. Each looks at the objective's own terms, so their order is free."""
-    found = terms
-    for policy, s in policies:
-        weights = policy.weights(s)
-        if weights is not None:
-            w = per_example(weights, y, terms.label)
-            found = found.weigh(w, w)
-        parts = policy.part_weights(terms, y, s)
-        if parts is not None:
-            found = found.weigh(parts.label, parts.divergence)
-        penalty = policy.penalty(terms, y, s)
-        if penalty is not None:
-            found = found.add(penalty)
-    return found
-
-
-def class_shares(policies: PolicyStates) -> PerClass | None:
-    """How often each class is drawn under all policies, in proportion; None for every image once."""
-    shares = [share for policy, s in policies if (share := policy.sampling(s)) is not None]
-    return torch.stack(shares).prod(dim=0) if shares else None
 
 
 def per_example(value: PerClass, y: Labels, like: Tensor) -> PerExample:

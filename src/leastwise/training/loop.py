@@ -15,8 +15,9 @@ from leastwise.data.dataset import Batch, Dataset
 from leastwise.models.fast.prepare import Form, Prepared
 from leastwise.models.zoo.layers import clip_gates
 from leastwise.training.averaging import worst_tenth
-from leastwise.training.base import Epoch, PolicyState, PolicyStates, Seen, check_policies, class_shares
+from leastwise.training.base import Epoch, PolicyState, PolicyStates, Seen
 from leastwise.training.batches import BatchPlan, plan_batches
+from leastwise.training.compose import check_policies, class_shares
 from leastwise.training.distributed import ALONE, Ranks
 from leastwise.training.recipe import Training
 from leastwise.training.step import FOLDED, LOOKED_AT, MethodLoss, check_loss, first_rows, mean_loss, prepare_copy

@@ -26,7 +26,19 @@ from leastwise.training.methods import (
     standard,
     trades,
 )
-from leastwise.training.policies import cfa, cfol, dafa, faal, frl, regularisers, unbalanced, wat, weighting
+from leastwise.training.policies import (
+    aiming,
+    cfa,
+    cfol,
+    confusion,
+    dafa,
+    faal,
+    frl,
+    regularisers,
+    unbalanced,
+    wat,
+    weighting,
+)
 
 METHODS: dict[str, Method] = {
     **standard.METHODS,
@@ -50,6 +62,8 @@ POLICIES: dict[str, NamedPolicy] = {
     **wat.POLICIES,
     **faal.POLICIES,
     **cfol.POLICIES,
+    **aiming.POLICIES,
+    **confusion.POLICIES,
 }
 
 # What parts of an attack may be set to by a word, as in `attack.start=gaussian`.

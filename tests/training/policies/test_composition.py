@@ -7,15 +7,8 @@ import torch
 from torch.nn import functional as F
 
 from leastwise.core.losses import ce, entropy, kl
-from leastwise.training.base import (
-    Objective,
-    Policy,
-    PolicyState,
-    adjust_logits,
-    apply_radii,
-    apply_terms,
-    check_policies,
-)
+from leastwise.training.base import Objective, Policy, PolicyState
+from leastwise.training.compose import adjust_logits, apply_radii, apply_terms, check_policies
 from leastwise.training.methods.bat import BAT
 from leastwise.training.methods.mart import MART
 from leastwise.training.methods.pgd_at import PGDAT
@@ -50,6 +43,8 @@ MOVED: dict[str, PolicyState] = {
     "CFA": {"radius": vector(0.6, 0.9, 1.2, 1.0, 0.7), "beta": vector(0.7, 0.8, 1.1, 1.0, 0.6)},
     "Confusion": {"confused": torch.full((K, K), 0.25, dtype=torch.float64).fill_diagonal_(0)},
     "LDAM": MARGIN,
+    "CSR": {"cost": torch.linspace(0.01, 2.01, K * K, dtype=torch.float64).view(K, K)},
+    "FAIR-TAT": {"score": vector(0.3, 0.1, 0.0, 0.2, 0.4)},
 }
 
 

@@ -10,7 +10,8 @@ from scipy.optimize import minimize
 
 from leastwise.core.counts import Tally
 from leastwise.core.losses import ce
-from leastwise.training.base import Epoch, Objective, Policy, Seen, Terms, apply_radii, apply_terms, class_shares
+from leastwise.training.base import Epoch, Objective, Policy, Seen, Terms
+from leastwise.training.compose import apply_radii, apply_terms, class_shares
 from leastwise.training.methods.pgd_at import PGDAT
 from leastwise.training.methods.standard import Standard
 from leastwise.training.methods.trades import TRADES

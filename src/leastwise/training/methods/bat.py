@@ -26,6 +26,7 @@ class BAT(Objective):
     """
 
     recipe_name: ClassVar[str] = "BAT"
+    can_aim: ClassVar[bool] = False
 
     attack: PGD = KL_PGD
     beta: float = 6.0

@@ -37,6 +37,7 @@ class HE(Objective):
     """
 
     recipe_name: ClassVar[str] = "HE"
+    can_aim: ClassVar[bool] = False
 
     attack: PGD = PGD()
     scale: float = 10.0

@@ -24,6 +24,7 @@ class SingleClassAT(Objective):
     """
 
     recipe_name: ClassVar[str] = "SingleClassAT"
+    can_aim: ClassVar[bool] = False
 
     attack: PGD = PGD()
     classes: tuple[int, ...] = (0,)
@@ -47,6 +48,7 @@ class TargetedAT(Objective):
     """
 
     recipe_name: ClassVar[str] = "TargetedAT"
+    can_aim: ClassVar[bool] = False
 
     attack: PGD = PGD()
     target: int = 0
