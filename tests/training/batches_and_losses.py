@@ -50,7 +50,7 @@ def under(
 def under_all(objective: Objective, policies: PolicyStates, model: nn.Module) -> Terms:
     """The loss of a batch under some policies with their states."""
     x, y, noise = batch()
-    ready = apply_targets(apply_radii(objective, policies, y), policies, y, noise)
+    ready = apply_targets(apply_radii(objective, policies, y), policies, y, noise=noise)
     with inference(model):
         crafted = ready.craft(model, x, y, noise)
     return apply_terms(ready.loss(model, x, y, crafted, adjust=adjust_logits(policies, y)), policies, y)

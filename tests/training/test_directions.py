@@ -14,9 +14,11 @@ from torch import nn
 from leastwise.attacks.goals import KL
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Gaussian, Linf
+from leastwise.core.noise import Noise
 from leastwise.data.dataset import Dataset
 from leastwise.models.classifier import Classifier
 from leastwise.training.base import Epoch, Policy
+from leastwise.training.compose import apply_targets
 from leastwise.training.loop import fit
 from leastwise.training.methods.pgd_at import PGDAT
 from leastwise.training.methods.standard import Standard
@@ -146,8 +148,15 @@ def test_sy_far_makes_mistakes_more_symmetric(plain: tuple) -> None:
 
 
 @pytest.mark.slow
-def test_fair_tat_aims_at_the_class_that_others_are_taken_for_and_attacks_more_weakly() -> None:
-    base = replace(BASE, objective=TRADES(KL_ATTACK))
-    (plain, _), (aimed, _) = trained(base), trained(replace(base, policies=(FairTAT(),)))
-    assert int(aimed.states[0]["score"].argmax()) == 2
-    assert aimed.train.robust.overall > plain.train.robust.overall
+def test_fair_tat_learns_whom_others_are_taken_for_and_attacks_more_weakly() -> None:
+    """Its authors give weaker attacks as the reason for what it gains."""
+    objective = PGDAT(ATTACK)
+    model = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(16, 4)), 4)
+    *_, last = fit(model, TRAIN, replace(BASE, objective=objective, policies=(FairTAT(),)))
+    state = last.seen.states[0]
+    assert int(state["score"].argmax()) == 2
+    x, y, ids = TEST.batch(np.arange(len(TEST)))
+    noise, held = Noise(0, ids), ((FairTAT(), state),)
+    aimed = apply_targets(objective, held, y, noise=noise)
+    fooled = [float((model(o.craft(model, x, y, noise)).argmax(1) != y).double().mean()) for o in (objective, aimed)]
+    assert fooled[1] < fooled[0]

@@ -46,7 +46,7 @@ def aims_attacks(policy: Policy) -> bool:
     return type(policy).targets is not Policy.targets
 
 
-def apply_targets(objective: Objective, policies: PolicyStates, y: Labels, noise: Noise) -> Objective:
+def apply_targets(objective: Objective, policies: PolicyStates, y: Labels, *, noise: Noise) -> Objective:
     """The objective with an attack that goes to the classes that a policy chooses for this batch."""
     attack = objective.attack
     if attack is None:

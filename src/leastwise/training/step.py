@@ -41,7 +41,7 @@ class MethodLoss:
         self, x: Images, y: Labels, noise: Noise, *, policies: PolicyStates, size: int, progress: float = 0.0
     ) -> Terms:
         """The loss of each example. `size` is that of the whole batch, of which this process may have a part."""
-        objective = apply_targets(apply_radii(self.objective, policies, y), policies, y, noise)
+        objective = apply_targets(apply_radii(self.objective, policies, y), policies, y, noise=noise)
         crafted = self.craft(objective, x, y, noise)
 
         def loss(model: nn.Module, policies: PolicyStates = policies) -> Terms:

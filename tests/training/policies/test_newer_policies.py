@@ -182,5 +182,5 @@ def test_two_policies_do_not_aim_the_same_attack() -> None:
 def test_radii_and_targets_meet_in_one_attack() -> None:
     _, y, noise = batch()
     held = ((TRIX(), {**TRIX().init(torch.ones(K, dtype=torch.int64)), "weight": W}),)
-    attack = apply_targets(apply_radii(TRADES(ON_KL), held, y), held, y, noise).attack
+    attack = apply_targets(apply_radii(TRADES(ON_KL), held, y), held, y, noise=noise).attack
     assert torch.allclose(attack.ball.eps, 0.1 * W[y]) and isinstance(attack.goal, SomeTargeted)
