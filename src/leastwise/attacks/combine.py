@@ -1,14 +1,24 @@
 """Several attacks as one."""
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from leastwise.attacks.base import AnyAttack, Attack, ModelAccess, Outcome, Passes, pick_rows, rows_of
+from leastwise.attacks.base import (
+    NEVER,
+    AnyAttack,
+    Attack,
+    ModelAccess,
+    Outcome,
+    Passes,
+    make_outcome,
+    pick_rows,
+    rows_of,
+)
 from leastwise.attacks.codes import GRID
 from leastwise.attacks.surrogate import Surrogate
 from leastwise.attacks.threats import Ball, Radius
@@ -92,6 +102,7 @@ class Cascade(SeveralAttacks):
     recipe_name: ClassVar[str] = "Cascade"
 
     members: tuple[Attack, ...]
+    room: int = field(default=0, compare=False, metadata={"recipe": False})  # rows of a pass, if more than the images
 
     def __post_init__(self) -> None:
         if not self.members:
@@ -100,13 +111,17 @@ class Cascade(SeveralAttacks):
     def __str__(self) -> str:
         return "the worst of: " + "; ".join(str(member) for member in self.members)
 
+    def with_room(self, room: int) -> "Cascade":
+        return replace(self, room=room)
+
     def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
-        found = self.members[0].run(model, x, y, noise)
+        room = max(self.room, len(x))
+        found = self.members[0].with_room(room).run(model, x, y, noise)
         for number, member in enumerate(self.members[1:], start=1):
             rows = rows_of(~found.fooled)
             if len(rows) == 0:
                 break
-            more = pick_rows(member, rows).with_room(len(x)).run(model, x[rows], y[rows], noise.pick(rows))
+            more = pick_rows(member, rows).with_room(room).run(model, x[rows], y[rows], noise.pick(rows))
             found = merge_outcomes(found, rows, more, number=number)
         return found
 
@@ -194,6 +209,17 @@ def merge_outcomes(found: Outcome, rows: Rows, more: Outcome, *, number: int) ->
         ),
         found.each.index_copy(0, rows, found.each[rows] | (more.fooled.to(found.each.dtype) << min(number, MOST - 1))),
     )
+
+
+def nothing_found(x: Images, y: Labels) -> Outcome:
+    """Nothing was tried and nobody is fooled."""
+    return make_outcome(x, torch.zeros_like(y, dtype=torch.bool), y, forwards=0, backwards=0)
+
+
+def merge_run(found: Outcome, rows: Rows, more: Outcome, *, begun: int) -> Outcome:
+    """What is known after one more run on `rows`, of the same attack, which took `begun` steps before."""
+    step = torch.where(more.fooled, more.step + begun, NEVER)
+    return merge_outcomes(found, rows, more._replace(step=step), number=0)
 
 
 def pick_outcome(found: Outcome, rows: Rows) -> Outcome:

@@ -7,13 +7,13 @@ says who is there, which for a goal with a target means the target and for the o
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from leastwise.core.losses import dlr, kl, margin, odds, targeted_dlr, true_logit
+from leastwise.core.losses import dlr, kl, margin, odds, other_logits, targeted_dlr, true_logit
 from leastwise.core.types import Images, Labels, Logits, Mask, PerExample
 
 AUTOATTACK_TARGETS = 9  # the classes that the targeted attacks of AutoAttack go to
@@ -76,6 +76,50 @@ class CE(Goal):
     def score(self, z: Logits, *bound: Tensor) -> PerExample:
         (y,) = bound
         return odds(self.inverse_temperature * z, y)
+
+
+@dataclass(frozen=True)
+class ProbabilityMargin(Goal):
+    """max_{j != y} p_j - p_y of the probabilities (PMA: Xie et al., CVPR 2025).
+
+    Its gradient is that of the margin over 1 - p_y, a positive number of each example: the direction is the same, but
+    it does not underflow where the network is sure. With q the probabilities among the others, p_j = (1 - p_y) q_j.
+    """
+
+    recipe_name: ClassVar[str] = "ProbabilityMargin"
+
+    def __str__(self) -> str:
+        return "the margin of probabilities"
+
+    def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]:
+        return (y,)
+
+    def score(self, z: Logits, *bound: Tensor) -> PerExample:
+        (y,) = bound
+        against = odds(z, y)
+        p = torch.sigmoid(-against.detach())
+        q = other_logits(z, y).softmax(dim=1).amax(dim=1)
+        climbed = (1 + q.detach()) * p * against + q
+        return (1 - p) * q.detach() - p + (climbed - climbed.detach())
+
+
+@dataclass(frozen=True)
+class Probability(Goal):
+    """That of the label, or of the likeliest other class, by its log-odds or its logarithm: its direction is theirs."""
+
+    recipe_name: ClassVar[str] = "Probability"
+
+    of: Literal["label", "rival"]
+
+    def __str__(self) -> str:
+        return f"the probability of the {self.of}"
+
+    def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]:
+        return (y,)
+
+    def score(self, z: Logits, *bound: Tensor) -> PerExample:
+        (y,) = bound
+        return -odds(z, y) if self.of == "label" else other_logits(z, y).amax(dim=1) - z.logsumexp(dim=1)
 
 
 @dataclass(frozen=True)
@@ -226,6 +270,23 @@ class TargetedDLR(Goal):
     def score(self, z: Logits, *bound: Tensor) -> PerExample:
         y, target = bound
         return targeted_dlr(z, y, target) if z.shape[1] >= 4 else true_logit(z, target) - true_logit(z, y)
+
+
+@dataclass(frozen=True, eq=False)
+class TargetedDifference(Goal):
+    """From the label toward one class per example: z_t - z_y. Any mistake counts: the class is only a way there."""
+
+    target: Labels
+
+    def __str__(self) -> str:
+        return "z_target - z_label"
+
+    def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]:
+        return (y, self.target)
+
+    def score(self, z: Logits, *bound: Tensor) -> PerExample:
+        y, target = bound
+        return true_logit(z, target) - true_logit(z, y)
 
 
 @dataclass(frozen=True, eq=False)

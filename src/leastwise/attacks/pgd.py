@@ -9,7 +9,7 @@ lets an example go `patience` steps past its first mistake.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
@@ -110,7 +110,24 @@ class PGD(GoalAttack):
         return ascend(self, model, x, y, noise).at if self.keep == "last" else self.run(model, x, y, noise).x_adv
 
     def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
-        return run_last(self, model, x, y, noise) if self.keep == "last" else run_fooled(self, model, x, y, noise)
+        return run_steps(self, model, x, y, noise)
+
+
+class ClimbStep(NamedTuple):
+    """What one step climbs in the place of the attack's goal, bound as that is, and its share of the attack's step."""
+
+    goal: Goal | None = None
+    share: float = 1.0
+
+
+AS_IT_IS = ClimbStep()
+ClimbSteps = tuple[ClimbStep, ...]  # of every step; none where all are as the attack says
+
+
+def run_steps(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise, *, plan: ClimbSteps = ()) -> Outcome:
+    """The loop, to the end or to the first mistake."""
+    run = run_last if attack.keep == "last" else run_fooled
+    return run(attack, model, x, y, noise, plan=plan)
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,29 +163,29 @@ def start_state(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Nois
     )
 
 
-def climb(attack: PGD, model: nn.Module, front: PGDState) -> tuple[PGDState, Slope]:
+def climb(attack: PGD, model: nn.Module, front: PGDState, *, one: ClimbStep = AS_IT_IS) -> tuple[PGDState, Slope]:
     """One step for everyone in the front, and what was seen at the point they left."""
-    seen = slope(model, attack.goal, front.at, bound=front.bound)
+    seen = slope(model, one.goal or attack.goal, front.at, bound=front.bound)
     direction, pull = seen.gradient, None
     if front.pull is not None:
         size = direction.flatten(1).abs().sum(dim=1).clamp_min(torch.finfo(direction.dtype).tiny)
         direction = pull = attack.momentum * front.pull + direction / column(size, direction)
-    moved = step_along_(front.at - front.x, front.step, front.ball.steepest(direction))
+    moved = step_along_(front.at - front.x, one.share * front.step, front.ball.steepest(direction))
     at = front.ball.project(moved).add_(front.x).clamp_(0, 1)
     return replace(front, at=at, pull=pull, trouble=torch.maximum(front.trouble, seen.trouble)), seen
 
 
-def ascend(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise) -> PGDState:
+def ascend(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise, *, plan: ClimbSteps = ()) -> PGDState:
     """All steps for everyone: where they end."""
     front = start_state(attack, model, x, y, noise)
-    for _ in range(attack.steps):
-        front, _ = climb(attack, model, front)
+    for one in plan or (AS_IT_IS,) * attack.steps:
+        front, _ = climb(attack, model, front, one=one)
     return front
 
 
-def run_last(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
+def run_last(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise, *, plan: ClimbSteps) -> Outcome:
     """All steps for everybody; the last iterate counts."""
-    front = ascend(attack, model, x, y, noise)
+    front = ascend(attack, model, x, y, noise, plan=plan)
     z, finite = ask(model, front.at)
     fooled = finite & attack.goal.reached(z, y, *front.bound)
     trouble = torch.where(finite, front.trouble, BROKEN)
@@ -179,17 +196,17 @@ def run_last(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise) 
     )
 
 
-def run_fooled(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
+def run_fooled(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise, *, plan: ClimbSteps) -> Outcome:
     """Every iterate counts, and an example leaves at its first mistake."""
     front = start_state(attack, model, x, y, noise)
     x_adv, step, trouble = x.clone(), torch.full_like(y, NEVER), torch.zeros_like(y)
     forwards, backwards = len(x) * attack.goal.clean_forwards, 0
 
-    for t in range(attack.steps):
+    for t, one in enumerate(plan or (AS_IT_IS,) * attack.steps):
         if len(front.rows) == 0:
             break
         here = front
-        front, seen = climb(attack, model, here)
+        front, seen = climb(attack, model, here, one=one)
         forwards, backwards = forwards + len(here.rows), backwards + len(here.rows)
         wrong = ~seen.broken & attack.goal.reached(seen.z, here.y, *here.bound)
         new = wrong & (step[here.rows] == NEVER)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from leastwise.attacks.apgd.apgd import APGD_CE, APGD_DLR, APGD_T
+from leastwise.attacks.apgd.apgd import APGD_CE, APGD_DLR, APGD_T, MINIMUM_MARGIN
 from leastwise.attacks.autoattack import PLUS, RANDOMISED, STANDARD
 from leastwise.attacks.base import Attack, Clean
 from leastwise.attacks.combine import Cascade, Restarts
@@ -31,6 +31,7 @@ from leastwise.attacks.pgd import (
     TEMPERATURE_PGD,
     TEMPERATURE_PGD_GRID,
 )
+from leastwise.attacks.pma import PROBABILITY_MARGIN
 from leastwise.attacks.reachability import REACH
 from leastwise.attacks.square import SQUARE
 from leastwise.attacks.transfer import TRANSFER
@@ -73,9 +74,11 @@ NAMES: tuple[AttackName, ...] = (
     TARGETED_PGD,
     REACH,
     FRIENDLY_PGD,
+    PROBABILITY_MARGIN,
     APGD_CE,
     APGD_DLR,
     APGD_T,
+    MINIMUM_MARGIN,
     FAB_NEAREST,
     FAB_T,
     SQUARE,

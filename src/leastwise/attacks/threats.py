@@ -202,6 +202,18 @@ def pick(value: Radius, rows: Rows) -> float | Float[Tensor, " n"]:
     return value[rows] if isinstance(value, Tensor) else value
 
 
+def dual_norm(ball: Ball, w: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
+    """The largest w·d of a step d of size one: |gap| over it is the distance to a hyperplane, without the box."""
+    match ball:
+        case Linf():
+            return w.abs().sum(dim=1)
+        case L2():
+            return torch.linalg.vector_norm(w, dim=1)
+        case L1():
+            return w.abs().amax(dim=1)
+    raise ValueError(f"a step onto a hyperplane is known for Linf, L2 and L1, but saw {ball}")
+
+
 def check_radius(eps: Radius) -> None:
     """Refuse a radius that is negative or not finite."""
     ok = bool((eps >= 0).all() and eps.isfinite().all()) if isinstance(eps, Tensor) else eps >= 0 and math.isfinite(eps)

@@ -11,9 +11,8 @@ from torch import nn
 
 from leastwise.attacks.base import BROKEN, FINE, FLAT, NEVER
 from leastwise.attacks.fab.fab import FAB, BoundaryRecord, FABState, look_nearest, random_start
-from leastwise.attacks.fab.hyperplane import dual_norm
 from leastwise.attacks.min_norm.search import Closest, outcome_in_ball
-from leastwise.attacks.threats import L1, L2, Linf
+from leastwise.attacks.threats import L1, L2, Linf, dual_norm
 from leastwise.core.losses import margin, other_logits
 from leastwise.models.classifier import Classifier, wrap
 from tests.attacks.contract import check_contract

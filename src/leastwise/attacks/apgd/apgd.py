@@ -6,7 +6,8 @@ x_{t+1} = project(x_t + a (z - x_t) + (1 - a) (x_t - x_{t-1})),  a = 3/4, and 1 
 The step begins at 2 eps. At each of a few checkpoints, closer and closer to each other, it is halved and the example
 goes back to its best point and the gradient there if (1) the score rose in no more than rho of the steps since the last
 checkpoint, or (2) the step was not halved then and the best score has not grown since. APGD-T is one run toward each of
-the classes that rank highest after the label, on the targeted DLR.
+the classes that rank highest after the label, on the targeted DLR. MM3 (Gao et al., ICML 2022) is 20 steps on z_t - z_y
+toward each of three classes.
 
 As in the reference, and not the paper, "no more than" in (1) includes equality. Departures from the reference:
 - In the first window its code compares the first score with an unwritten zero; here, as in the paper, with the start's.
@@ -24,36 +25,44 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, get_args
 
 import torch
-from jaxtyping import Int
 from torch import Tensor, nn
 
 from leastwise.attacks.apgd.ascent import Case, Plan, climb, look
 from leastwise.attacks.apgd.l1 import check_steps, make_sparse, phases, project_onto_ball_and_box
-from leastwise.attacks.base import NEVER, GoalAttack, Outcome, Passes, make_outcome, pick_rows, rows_of, runs_per_pass
-from leastwise.attacks.choices import Keep
-from leastwise.attacks.combine import merge_outcomes, pick_outcome
-from leastwise.attacks.goals import AUTOATTACK_TARGETS, CE, DLR, Goal, Targeted, TargetedDLR, is_mistaken
-from leastwise.attacks.naming import AttackName
+from leastwise.attacks.base import GoalAttack, Outcome, Passes, make_outcome, pick_rows, rows_of, runs_per_pass
+from leastwise.attacks.choices import Aim, Keep, TargetOrder
+from leastwise.attacks.combine import merge_run, nothing_found, pick_outcome
+from leastwise.attacks.goals import (
+    AUTOATTACK_TARGETS,
+    CE,
+    DLR,
+    Goal,
+    Targeted,
+    TargetedDifference,
+    TargetedDLR,
+    is_mistaken,
+)
+from leastwise.attacks.naming import NUMBER, AttackName
+from leastwise.attacks.targets import RankedClasses, cost_of_ranking, order_named, rank_targets
 from leastwise.attacks.threats import L1, L2, Ball, Linf, column, unit
-from leastwise.core.losses import other_logits
 from leastwise.core.noise import Noise
+from leastwise.core.recipe import ADDED_LATER
 from leastwise.core.types import Images, Labels, Mask, PerExample, Rows
 
-Ranked = Int[Tensor, "b t"]  # target classes of each example
-
 MOMENTUM = 0.75  # a: the weight of the new step; the rest is the last one's
+AIMS: dict[Aim, type[TargetedDLR] | type[TargetedDifference]] = {"dlr": TargetedDLR, "difference": TargetedDifference}
 
 
 @dataclass(frozen=True)
 class APGD(GoalAttack):
     """`keep="last"` returns the last misclassified iterate, `keep="fooled"` the first (the clean image counts too).
 
-    Survivors get the point of the highest score in their last run. With `targets` the goal is the targeted DLR, toward
-    at most so many classes, and `goal` is not used. Every target and restart is a run of its own on what still stands;
-    `step` of the outcome counts through them. `eot` is the number of passes over which the gradient of a model with
-    randomness of its own is averaged; that randomness is seeded from the noise and leaves torch's generator as it was,
-    but, unlike ours, depends on who else is in the batch. `share` of an L1 ball is not used: sparsity adapts. The step
-    follows from the radius: `at` uses none that is given.
+    Survivors get the point of the highest score in their last run. With `targets` the goal is `aim`, toward at most so
+    many classes in an `order` of `attacks.targets`, and `goal` is not used. Every target and restart is a run of its
+    own on what still stands; `step` of the outcome counts through them. `eot` is the number of passes over which the
+    gradient of a model with randomness of its own is averaged; that randomness is seeded from the noise and leaves
+    torch's generator as it was, but, unlike ours, depends on who else is in the batch. `share` of an L1 ball is not
+    used: sparsity adapts. The step follows from the radius: `at` uses none that is given.
     """
 
     recipe_name: ClassVar[str] = "APGD"
@@ -66,6 +75,8 @@ class APGD(GoalAttack):
     eot: int = 1
     rho: float = 0.75
     keep: Keep = "last"
+    aim: Aim = field(default="dlr", metadata=ADDED_LATER)
+    order: TargetOrder = field(default="logits", metadata=ADDED_LATER)
     room: int = field(default=0, compare=False, metadata={"recipe": False})  # rows of a pass, if more than the images
 
     def __post_init__(self) -> None:
@@ -80,11 +91,15 @@ class APGD(GoalAttack):
             raise ValueError(f"restarts and eot must be 1 or more, but saw {self.restarts} and {self.eot}")
         if not 0 <= self.rho <= 1:
             raise ValueError(f"rho is a share of steps between 0 and 1, but saw {self.rho}")
-        if self.keep not in get_args(Keep):
-            raise ValueError(f"keep must be {' or '.join(get_args(Keep))}, but saw {self.keep!r}")
+        for name, kind in (("keep", Keep), ("aim", Aim), ("order", TargetOrder)):
+            if (given := getattr(self, name)) not in get_args(kind):
+                raise ValueError(f"{name} must be {' or '.join(get_args(kind))}, but saw {given!r}")
+        if self.order == "distance" and self.eot > 1:
+            raise ValueError(f"targets are ordered by distance with one pass per gradient, but saw eot = {self.eot}")
 
     def __str__(self) -> str:
-        aim = f"targeted DLR toward {self.targets} classes" if self.targets else str(self.goal)
+        near, climbed = "the nearest " * (self.order == "distance"), AIMS[self.aim](torch.zeros(0, dtype=torch.int64))
+        aim = f"{climbed} toward {near}{self.targets} classes" if self.targets else str(self.goal)
         parts = [f"APGD: {self.steps} steps on {aim}", str(self.ball)]
         if self.restarts > 1:
             parts.append(f"{self.restarts} restarts")
@@ -97,7 +112,8 @@ class APGD(GoalAttack):
         runs = self.restarts * (max(1, min(self.targets, k - 1)) if self.targets else 1)
         ends = 3 if isinstance(self.ball, L1) else 1  # L1 begins anew at three radii; the end of each is only asked
         asked = self.eot * (1 + runs * (self.steps + ends))
-        return Passes(self.goal.clean_forwards + asked, self.eot * runs * self.steps)
+        ranking = cost_of_ranking(self.order, k) if self.targets else Passes(0)
+        return Passes(self.goal.clean_forwards + asked, self.eot * runs * self.steps) + ranking
 
     @property
     def last_step(self) -> int:
@@ -113,7 +129,7 @@ class APGD(GoalAttack):
         if not self.targets:
             return super().notes(k)
         few = f"the targeted DLR of APGD-T needs 4 classes and there are {k}: z_target - z_label is climbed instead"
-        return (few,) if k < 4 else ()
+        return (few,) if k < 4 and self.aim == "dlr" else ()
 
     def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
         with seed_model_randomness(noise):
@@ -162,14 +178,17 @@ def run_targeted(attack: APGD, model: nn.Module, x: Images, y: Labels, noise: No
     """Toward the classes that the clean image ranks highest."""
     seen = look(model, CE(), x, bound=(y,), passes=attack.eot, climbing=False)
     wrong = ~seen.broken & is_mistaken(seen.z, y) if attack.keep == "fooled" else torch.zeros_like(seen.broken)
-    found = make_outcome(
-        x.clone(), wrong, torch.zeros_like(y), forwards=len(x) * attack.eot, backwards=0, trouble=seen.trouble
+    ranked, forwards, backwards = rank_targets(
+        attack.order, attack.targets, seen.z, ball=attack.ball, model=model, x=x, y=y, wanted=~wrong
     )
-    ranked = other_logits(seen.z, y).topk(min(attack.targets, seen.z.shape[1] - 1), dim=1).indices
+    forwards += len(x) * attack.eot
+    found = make_outcome(
+        x.clone(), wrong, torch.zeros_like(y), forwards=forwards, backwards=backwards, trouble=seen.trouble
+    )
     return run_all(attack, model, Case(attack.goal, (y,), x, y, attack.ball, noise), ranked=ranked, found=found)
 
 
-def run_all(attack: APGD, model: nn.Module, case: Case, *, ranked: Ranked | None, found: Outcome) -> Outcome:
+def run_all(attack: APGD, model: nn.Module, case: Case, *, ranked: RankedClasses | None, found: Outcome) -> Outcome:
     """Every target and restart on what is not fooled. When few are left, several runs share their passes."""
     total = attack.restarts * (1 if ranked is None else ranked.shape[1])
     number, run = 0, run_l1 if isinstance(attack.ball, L1) else run_momentum
@@ -186,13 +205,15 @@ def run_all(attack: APGD, model: nn.Module, case: Case, *, ranked: Ranked | None
     return found
 
 
-def place_side_by_side(attack: APGD, case: Case, *, ranked: Ranked | None, rows: Rows, number: int, count: int) -> Case:
+def place_side_by_side(
+    attack: APGD, case: Case, *, ranked: RankedClasses | None, rows: Rows, number: int, count: int
+) -> Case:
     """The case of `rows` in the runs from `number` on, one run behind the other."""
     runs = torch.arange(number, number + count, device=rows.device).repeat_interleave(len(rows))
     here = pick_rows(case, rows.repeat(count))
     if ranked is not None:
         target = ranked[rows.repeat(count), runs // attack.restarts]
-        here = replace(here, goal=TargetedDLR(target), bound=(here.y, target))
+        here = replace(here, goal=AIMS[attack.aim](target), bound=(here.y, target))
     return replace(here, noise=here.noise.fork("start", runs))
 
 
@@ -230,17 +251,6 @@ def run_l1(attack: APGD, model: nn.Module, case: Case) -> Outcome:
         more = climb(model, case, start=start, pace=make_sparse(x, start, times * eps), plan=plan)
         found, begun = merge_run(found, everyone, more, begun=begun), begun + steps
     return found
-
-
-def nothing_found(x: Images, y: Labels) -> Outcome:
-    """Nothing was tried and nobody is fooled."""
-    return make_outcome(x, torch.zeros_like(y, dtype=torch.bool), y, forwards=0, backwards=0)
-
-
-def merge_run(found: Outcome, rows: Rows, more: Outcome, *, begun: int) -> Outcome:
-    """What is known after one more run on `rows`, of the same attack, which took `begun` steps before."""
-    step = torch.where(more.fooled, more.step + begun, NEVER)
-    return merge_outcomes(found, rows, more._replace(step=step), number=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -318,11 +328,23 @@ APGD_DLR = AttackName(
 )
 APGD_T = AttackName(
     APGD,
-    "apgd-t",
-    "apgd-t",
-    r"apgd-t",
-    lambda threat: APGD(threat.ball, targets=AUTOATTACK_TARGETS, keep=threat.keep),
-    "auto-PGD toward the nine classes that follow the first",
-    "Croce & Hein 2020",
-    "at most 9 × apgd-ce",
+    "apgd-t[:N][@malt]",
+    "apgd-t:2@malt",
+    rf"apgd-t(?::{NUMBER})?(@malt)?",
+    lambda threat, targets, near: APGD(
+        threat.ball, targets=int(targets or AUTOATTACK_TARGETS), keep=threat.keep, order=order_named(near)
+    ),
+    "auto-PGD toward N classes, nine unless given: the likeliest, or those of the nearest linearised boundary (malt)",
+    "Croce & Hein 2020; malt: Melamed et al. 2024",
+    "at most N × apgd-ce; malt: 1 more forward, min(K - 1, 100) backwards",
+)
+MINIMUM_MARGIN = AttackName(
+    APGD,
+    "mm3",
+    "mm3",
+    r"mm3",
+    lambda threat: APGD(threat.ball, steps=20, targets=3, keep=threat.keep, aim="difference"),
+    "auto-PGD on z_target - z_label, 20 steps toward each of the three likeliest classes",
+    "Gao et al. 2022",
+    "at most 64 forwards, 60 backwards",
 )

@@ -7,7 +7,7 @@ smallest steps from x_t and from the image x onto the hyperplane where it is zer
 
 with η > 1 to get across. A misclassified x_t is kept if it is the closest so far, and replaced by x + β(x_t - x).
 
-FAB-T goes after one class at a time, z_t - z_y, the likeliest of the clean output first; FAB after the class whose
+FAB-T goes after one class at a time, z_t - z_y, in an `order` of `attacks.targets`; FAB after the class whose
 linearised boundary is nearest, which takes K - 1 gradients per step. With a `target`, only its prediction counts, so
 its rival is the largest other logit.
 
@@ -22,7 +22,6 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, get_args
 
 import torch
-from jaxtyping import Int
 from torch import Tensor, nn
 
 from leastwise.attacks.base import (
@@ -39,18 +38,19 @@ from leastwise.attacks.base import (
     runs_per_pass,
     slope,
 )
-from leastwise.attacks.choices import Keep
-from leastwise.attacks.fab.hyperplane import dual_norm, step_onto
-from leastwise.attacks.goals import AUTOATTACK_TARGETS, Goal, TargetedMargin, is_mistaken
+from leastwise.attacks.choices import Keep, TargetOrder
+from leastwise.attacks.fab.hyperplane import step_onto
+from leastwise.attacks.goals import AUTOATTACK_TARGETS, Goal, TargetedDifference, TargetedMargin, is_mistaken
 from leastwise.attacks.min_norm.search import Closest, NearestMistake
-from leastwise.attacks.naming import AttackName
-from leastwise.attacks.threats import Ball, Linf, column
-from leastwise.core.losses import other_logits, true_logit
+from leastwise.attacks.naming import NUMBER, AttackName
+from leastwise.attacks.targets import FLATTEST, RankedClasses, cost_of_ranking, order_named, rank_targets
+from leastwise.attacks.threats import Ball, Linf, column, dual_norm
+from leastwise.core.losses import true_logit
 from leastwise.core.noise import Noise
+from leastwise.core.recipe import ADDED_LATER
 from leastwise.core.types import Images, Labels, Logits, Mask, PerExample, Rows
 
 SMALLEST = 1e-8  # of the two steps' sizes: where both are zero, alpha is a half, cut to alpha_max
-FLATTEST = 1e-12  # added to gradients' sizes: among flat classes the one of the largest logit is nearest
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,7 @@ class FAB(NearestMistake):
     beta: float = 0.9
     keep: Keep = "last"
     target: Labels | None = field(default=None, compare=False)
+    order: TargetOrder = field(default="logits", metadata=ADDED_LATER)
     room: int = field(default=0, compare=False, metadata={"recipe": False})  # rows of a pass, if more than the images
 
     def __post_init__(self) -> None:
@@ -90,9 +91,12 @@ class FAB(NearestMistake):
             raise ValueError(f"beta must be above 0 and at most 1, but saw {self.beta}")
         if self.keep not in get_args(Keep):
             raise ValueError(f"keep must be {' or '.join(get_args(Keep))}, but saw {self.keep!r}")
+        if self.order not in get_args(TargetOrder):
+            raise ValueError(f"order must be {' or '.join(get_args(TargetOrder))}, but saw {self.order!r}")
 
     def __str__(self) -> str:
-        name = f"FAB-T toward {self.targets} classes" if self.targets else "FAB"
+        near = "the nearest " * (self.order == "distance")
+        name = f"FAB-T toward {near}{self.targets} classes" if self.targets else "FAB"
         name = name if self.target is None else "FAB toward a target class"
         runs = "" if self.restarts == 1 else f", {self.restarts} times"
         counted = "any point in the ball counts" if self.keep == "fooled" else "the closest point counts"
@@ -104,7 +108,8 @@ class FAB(NearestMistake):
         if k < 2:
             return Passes(1)
         runs = self.restarts * self.targets
-        return Passes(1 + runs * (self.steps + 1), runs * self.steps)
+        ranking = Passes(0) if self.target is not None else cost_of_ranking(self.order, k)
+        return Passes(1 + runs * (self.steps + 1), runs * self.steps) + ranking
 
     @property
     def last_step(self) -> int:
@@ -115,20 +120,6 @@ class FAB(NearestMistake):
 
     def search(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> tuple[Closest, Labels]:
         return search_boundary(self, model, x, y, noise)
-
-
-@dataclass(frozen=True, eq=False)
-class Across(Goal):
-    """From the label toward one class per example: z_t - z_y. Any mistake counts: the class is only a way there."""
-
-    target: Labels
-
-    def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]:
-        return (y, self.target)
-
-    def score(self, z: Logits, *bound: Tensor) -> PerExample:
-        y, target = bound
-        return true_logit(z, target) - true_logit(z, y)
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,8 +188,19 @@ def search_boundary(attack: FAB, model: nn.Module, x: Images, y: Labels, noise: 
     wrong = finite & (is_mistaken(z, y) if attack.target is None else ~is_mistaken(z, attack.target))
     found = BoundaryRecord.of(x, torch.as_tensor(attack.ball.eps, dtype=torch.float64, device=x.device).expand(len(x)))
     found.distance[wrong], found.step[wrong], found.trouble[~finite] = 0, 0, BROKEN
-    ranked = None if attack.target is not None or attack.targets == 0 else most_likely(attack.targets, z, y)
-    forwards, backwards, number = len(x), 0, 0
+    ranked, forwards, backwards, number = None, len(x), 0, 0
+    if attack.target is None and attack.targets > 0:
+        ranked, *spent = rank_targets(
+            attack.order,
+            attack.targets,
+            z,
+            ball=attack.ball,
+            model=model,
+            x=x,
+            y=y,
+            wanted=found.undecided(attack.keep),
+        )
+        forwards, backwards = forwards + spent[0], backwards + spent[1]
     total = attack.restarts * (1 if ranked is None else ranked.shape[1])
     while number < total:
         rows = rows_of(found.undecided(attack.keep))
@@ -218,18 +220,13 @@ def search_boundary(attack: FAB, model: nn.Module, x: Images, y: Labels, noise: 
     return Closest(found.x_adv, found.distance, forwards, backwards, found.trouble), found.step
 
 
-def most_likely(targets: int, z: Logits, y: Labels) -> Int[Tensor, "b t"]:
-    """The classes other than the label that rank highest."""
-    return other_logits(z, y).topk(min(targets, z.shape[1] - 1), dim=1).indices
-
-
 def place_side_by_side(
     attack: FAB,
     model: nn.Module,
     x: Images,
     y: Labels,
     *,
-    ranked: Int[Tensor, "b t"] | None,
+    ranked: RankedClasses | None,
     rows: Rows,
     number: int,
     count: int,
@@ -241,7 +238,7 @@ def place_side_by_side(
     if attack.target is not None:
         goal = TargetedMargin(attack.target[places])
     elif ranked is not None:
-        goal = Across(ranked[places, runs // attack.restarts])
+        goal = TargetedDifference(ranked[places, runs // attack.restarts])
     x, y = x[places], y[places]
     bound = () if goal is None else goal.bind(model, x, y)
     return FABState(torch.arange(len(x), device=x.device), x, y, x, goal, bound, pick_rows(attack.ball, places))
@@ -326,11 +323,13 @@ FAB_NEAREST = AttackName(
 )
 FAB_T = AttackName(
     FAB,
-    "fab-t",
-    "fab-t",
-    r"fab-t",
-    lambda threat: FAB(threat.ball, targets=AUTOATTACK_TARGETS, keep=threat.keep),
-    "fast adaptive boundary, one target at a time, nine targets",
-    "Croce & Hein 2020 (FAB)",
-    "at most 9 × 101 forwards, 9 × 100 backwards",
+    "fab-t[:N][@malt]",
+    "fab-t:2@malt",
+    rf"fab-t(?::{NUMBER})?(@malt)?",
+    lambda threat, targets, near: FAB(
+        threat.ball, targets=int(targets or AUTOATTACK_TARGETS), keep=threat.keep, order=order_named(near)
+    ),
+    "fast adaptive boundary, one target at a time: N classes, nine unless given, in the order of apgd-t",
+    "Croce & Hein 2020 (FAB); malt: Melamed et al. 2024",
+    "at most N × 101 forwards, N × 100 backwards; malt as for apgd-t",
 )

@@ -76,15 +76,3 @@ def fill_largest_first(room: Points, weight: Normals, need: Gaps) -> Points:
     before = gain.cumsum(dim=2) - gain
     part = ((need.unsqueeze(2) - before) / gain.clamp_min(torch.finfo(gain.dtype).tiny)).clamp_(0, 1)
     return torch.zeros_like(room).scatter_(2, order, part).mul_(room)
-
-
-def dual_norm(ball: Ball, w: Normals) -> Float[Tensor, " n"]:
-    """The largest w·d of a step d of size one: |gap| over it is the distance to a hyperplane, without the box."""
-    match ball:
-        case Linf():
-            return w.abs().sum(dim=1)
-        case L2():
-            return torch.linalg.vector_norm(w, dim=1)
-        case L1():
-            return w.abs().amax(dim=1)
-    raise ValueError(f"a step onto a hyperplane is known for Linf, L2 and L1, but saw {ball}")
