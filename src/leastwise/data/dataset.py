@@ -54,7 +54,7 @@ class Batch(NamedTuple):
     ids: Labels
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
     """Images, labels and stable ids. Unbalanced sets and classes without examples are normal."""
 
@@ -122,6 +122,13 @@ class Dataset:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def __repr__(self) -> str:
+        counts = sorted(set(self.counts.tolist()))
+        each = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
+        shown = ", ".join(self.names[:3]) + (", …" if self.k > 3 else "")
+        said = f"Dataset of {len(self):,} images of {'x'.join(map(str, self.shape))}, {self.k} classes with {each} each"
+        return "\n".join([f"{said}: {shown}", *(f"  {note}" for note in self.notes[:8])])
 
     @property
     def k(self) -> int:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from leastwise.core.text import name_some
 from leastwise.core.types import Images, Labels, Logits
+from leastwise.data.normalisations import Normalisation, list_candidates
 from leastwise.models.classifier import Classifier
 
 
@@ -132,34 +133,6 @@ ENOUGH = 100  # images that can tell
 FEW = 32  # images that every candidate is tried on; the best is tried on all
 GAIN = 0.1  # of the images: less is not worth a word
 CHANCE = 1e-3  # that so many more are right by luck
-
-
-class Normalisation(NamedTuple):
-    """A mean and std per channel, and who uses it."""
-
-    name: str
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-
-
-IMAGENET = Normalisation("ImageNet's", (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-CIFAR10 = Normalisation("CIFAR-10's", (0.4914, 0.4822, 0.4465), (0.2471, 0.2435, 0.2616))
-CIFAR10_OLD = Normalisation("CIFAR-10's as often copied", (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
-CIFAR100 = Normalisation("CIFAR-100's", (0.5070, 0.4865, 0.4409), (0.2673, 0.2564, 0.2761))
-SVHN = Normalisation("SVHN's", (0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970))
-MNIST = Normalisation("MNIST's", (0.1307,), (0.3081,))
-FASHION = Normalisation("Fashion-MNIST's", (0.2860,), (0.3530,))
-
-
-def list_candidates(channels: int) -> tuple[Normalisation, ...]:
-    """The usual ones for images of so many channels."""
-    plain = (
-        Normalisation("none", (), ()),
-        Normalisation("pixels from -1 to 1", (0.5,) * channels, (0.5,) * channels),
-        Normalisation("pixels from 0 to 255", (0.0,) * channels, (1 / 255,) * channels),
-    )
-    known = (IMAGENET, CIFAR10, CIFAR10_OLD, CIFAR100, SVHN, MNIST, FASHION)
-    return (*plain, *(one for one in known if len(one.mean) == channels))
 
 
 def doubt_normalisation(model: nn.Module, x: Images, y: Labels, *, right: int) -> Iterator[Concern]:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from leastwise.core.files import write_atomic
 from leastwise.core.text import escape_unprintable, name_some
 from leastwise.core.types import Shape
+from leastwise.data.normalisations import IMAGENET
 from leastwise.models.classifier import Classifier, TrainedOn
 from leastwise.models.foreign import check_outputs, format_numbers
 from leastwise.models.load.state_dict import (
@@ -25,7 +26,6 @@ from leastwise.models.load.state_dict import (
     sizes_of,
 )
 from leastwise.models.load.torch_file import DIGEST, OURS, digest_values, read_torch, write_torch
-from leastwise.models.output_check import IMAGENET
 from leastwise.models.zoo.registry import find_architecture
 
 FORMAT = 1
