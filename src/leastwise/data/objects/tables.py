@@ -82,7 +82,7 @@ def read_hub(given: Any, split: str, how: Reading) -> Dataset:
         raise ValueError(
             f"{unlabelled} of the {len(plain)} images have no label: filter them out, or take another split"
         )
-    return read_items(Columns(plain, image, label), named)
+    return read_items(TwoColumns(plain, image, label), named)
 
 
 def only_feature(features: Any, kind: str, what: str) -> str:
@@ -96,7 +96,7 @@ def only_feature(features: Any, kind: str, what: str) -> str:
     return str(found[0])
 
 
-class Columns(Sequence[tuple[Any, Any]]):
+class TwoColumns(Sequence[tuple[Any, Any]]):
     """Two columns of a table as a data set of pairs."""
 
     def __init__(self, table: Any, image: str, label: str) -> None:
