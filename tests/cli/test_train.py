@@ -92,3 +92,21 @@ def test_a_threshold_that_is_never_met_is_said(tmp_path: Path) -> None:
     shown = leastwise(*words)
     assert shown.returncode == 0 and "no epoch met the averaging's condition" in " ".join(shown.stdout.split())
     assert any("no epoch met" in note for note in load_checkpoint(tmp_path / "t" / "model.pt").notes)
+
+
+def test_a_student_takes_a_teacher_of_another_architecture(tmp_path: Path) -> None:
+    taught = str(tmp_path / "teacher" / "model.pt")
+    leastwise("train", "pgd-at", *FEW, "--out", str(tmp_path / "teacher"))
+    few = ("--model", "lenet5", *FEW[2:])
+    out = tmp_path / "student"
+    shown = leastwise("train", "rslad", "--fair", "absld,fair-ard", *few, "--teacher", taught, "--out", str(out))
+    assert shown.returncode == 0, shown.stderr
+    claim = json.loads((out / "recipe.json").read_text())
+    assert claim["recipe"]["teacher"] == taught and claim["teacher"] == load_checkpoint(Path(taught)).digest()
+    again = leastwise("train", "rslad", "--fair", "absld,fair-ard", *few, "--teacher", taught, "--out", str(out))
+    assert "done before" in again.stdout
+    without = leastwise("train", "rslad", *few, "--out", str(tmp_path / "x"))
+    assert without.returncode == 2 and "give its checkpoint with --teacher FILE" in " ".join(without.stderr.split())
+    idle = leastwise("train", "trades", *few, "--teacher", taught, "--out", str(tmp_path / "x"))
+    assert idle.returncode == 2 and "TRADES has no use for a teacher" in " ".join(idle.stderr.split())
+    assert not (tmp_path / "x").exists()

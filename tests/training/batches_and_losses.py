@@ -12,7 +12,7 @@ from leastwise.data.dataset import Dataset
 from leastwise.models.classifier import Classifier, inference
 from leastwise.models.zoo.registry import build
 from leastwise.training.base import Objective, Policy, PolicyStates, Terms
-from leastwise.training.compose import adjust_logits, apply_radii, apply_targets, apply_terms
+from leastwise.training.compose import adjust_logits, apply_terms, apply_to_attack
 from tests.conftest import SHAPE, B, K
 
 ON_KL = PGD(Linf(0.1), KL(), step=0.05, steps=2, start=Gaussian(0.001))
@@ -50,7 +50,7 @@ def under(
 def under_all(objective: Objective, policies: PolicyStates, model: nn.Module) -> Terms:
     """The loss of a batch under some policies with their states."""
     x, y, noise = batch()
-    ready = apply_targets(apply_radii(objective, policies, y), policies, y, noise=noise)
+    ready = apply_to_attack(objective, policies, y, noise=noise)
     with inference(model):
         crafted = ready.craft(model, x, y, noise)
     return apply_terms(ready.loss(model, x, y, crafted, adjust=adjust_logits(policies, y)), policies, y)

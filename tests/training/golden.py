@@ -34,6 +34,8 @@ SIZES, EXTRA_SIZES = (42, 27, 22, 12, 7), (9, 9, 9, 9, 9)  # two of each class g
 
 def made(name: str) -> Objective:
     objective = METHODS[name].make(Linf(0.1), 0.05, 2)
+    if objective.needs_teacher:
+        objective = objective.taught_by(build("convnet", (3, 8, 6), len(SIZES), seed=5).double())
     return replace(objective, classes=(0, 3)) if isinstance(objective, SingleClassAT) else objective
 
 
@@ -46,7 +48,7 @@ def recipes() -> dict[str, tuple[str, Training]]:
     }
     for name, row in POLICIES.items():
         policy = replace(row.policy, warmup=0.5) if isinstance(row.policy, DAFA) else row.policy
-        for inner in ("pgd-at", "trades"):
+        for inner in ("rslad",) if name == "absld" else ("pgd-at", "trades"):
             if not policy.obstacle(made(inner)):
                 found[f"policy {name} with {inner}"] = (
                     "convnet",

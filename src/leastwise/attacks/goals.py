@@ -141,6 +141,23 @@ class KL(Goal):
         return kl(clean, z)
 
 
+@dataclass(frozen=True, eq=False)
+class AwayFrom(Goal):
+    """KL(q || p(x')), q the softmax of one vector of logits per example, such as what a teacher says to it."""
+
+    said: Logits
+
+    def __str__(self) -> str:
+        return "the divergence from given answers"
+
+    def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]:
+        return (self.said,)
+
+    def score(self, z: Logits, *bound: Tensor) -> PerExample:
+        (said,) = bound
+        return kl(said, z)
+
+
 @dataclass(frozen=True)
 class Margin(Goal):
     """-max(z_y - max_{j != y} z_j, -kappa): Carlini and Wagner's loss inside PGD.

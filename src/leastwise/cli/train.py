@@ -43,6 +43,8 @@ class Train:
     """architecture; `leastwise list models` shows them"""
     start: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
     """begin with the weights of this checkpoint of the same architecture (FRL and FAAL fine-tune)"""
+    teacher: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    """the robust network that methods such as rslad learn from: a checkpoint, of any architecture"""
     eps: Annotated[str, tyro.conf.arg(metavar="EPS")] = "8/255"
     """radius of the training attack, in pixel units of [0, 1]"""
     step: Annotated[str, tyro.conf.arg(metavar="STEP")] = ""
@@ -237,7 +239,9 @@ class Train:
         only = tuple(name.strip() for name in self.only.split(",") if name.strip())
         mean, std = parse_numbers(self.mean, "mean"), parse_numbers(self.std, "std")
         images = ImageSet(with_size(self.data, self.size), per_class=self.per_class or None)
-        return TrainJob(images, self.model, training, mean, std, only, self.start, extra=self.extra)
+        return TrainJob(
+            images, self.model, training, mean, std, only, self.start, extra=self.extra, teacher=self.teacher
+        )
 
     def augmentation(self) -> "Augment":
         from leastwise.data.augment.registry import find_augmentation

@@ -47,6 +47,7 @@ class TrainJob:
     made_with: "TrainJob | None" = None  # the training whose network the images are made with
     extra: str = ""  # pseudo-labelled images, which share each batch
     test: ImageSet | None = None  # where the recipe looks at it; None: all test images of its data
+    teacher: "TrainJob | str" = field(default="", metadata=ADDED_LATER)  # the training, or the file, it learns from
     epoch_audits: tuple[EpochAudit, ...] = field(default=(), compare=False, metadata=NO_PART)
 
 
@@ -108,7 +109,7 @@ Job = TrainJob | AuditJob
 def needed_jobs(job: Job) -> tuple[TrainJob, ...]:
     """The trainings that must be finished before a job can start."""
     if isinstance(job, TrainJob):
-        wanted: list[object] = [job.start, job.made_with]
+        wanted: list[object] = [job.start, job.made_with, job.teacher]
     else:
         wanted = [one.surrogate for _, one in job.conditions if isinstance(one, TransferFrom)] + [job.model]
     return tuple(dict.fromkeys(one for one in wanted if isinstance(one, TrainJob)))

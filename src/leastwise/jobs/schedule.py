@@ -84,12 +84,14 @@ class JobRunner:
     def request(self, job: TrainJob) -> TrainRequest:
         """A training for whoever has the time; what it needs must be finished."""
         start = self.store.find_weights(job.start) if isinstance(job.start, TrainJob) else None
+        teacher = self.store.find_weights(job.teacher) if isinstance(job.teacher, TrainJob) else None
         made_with = None if job.made_with is None else self.store.find_weights(job.made_with)
         return request_training(
             job,
             self.store.place(job),
             start=start and start.absolute(),
             made_with=made_with and made_with.absolute(),
+            teacher=teacher and teacher.absolute(),
             device=self.device,
             threads=self.threads,
             result=WEIGHTS if self.small else MODEL,

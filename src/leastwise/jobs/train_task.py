@@ -43,6 +43,7 @@ from leastwise.training.doubts import doubt_validation, read_doubts
 from leastwise.training.resume import EPOCHS, MODEL, Course, NetworkMeasure, TrainingCallback
 from leastwise.training.step import FOLDED
 
+NEEDED_WEIGHTS = ("start", "made_with", "teacher")  # files that a request names, of trainings that it needs
 MADE = "made-"  # begins the name of a file of images, until its training is finished
 
 
@@ -118,12 +119,13 @@ def prepare_training(
     *,
     start: Path | None = None,
     made_with: Path | None = None,
+    teacher: Path | None = None,
     device: str = "cpu",
     threads: int = 0,
     form: Form | None = None,
     result: str = MODEL,
 ) -> TrainingTask:
-    """Check a training job; `start` and `made_with` are the weights of the trainings that it needs.
+    """Check a training job; `start`, `made_with` and `teacher` are the weights of the trainings that it needs.
 
     `threads` and `form` are what an interrupted training may not change; 0 and None leave them as they were.
     """
@@ -136,6 +138,11 @@ def prepare_training(
     if start:
         claim["start"] = take_weights(model, start, data)
         claim |= tell_answers({"network to start from": ask_network(model, data)})
+    teacher = Path(job.teacher) if isinstance(job.teacher, str) and job.teacher else teacher
+    if teacher:
+        taught_by = load_checkpoint(teacher, None, data.shape, k=data.k).to(device)
+        training = replace(training, objective=training.objective.taught_by(taught_by))
+        claim |= {"teacher": taught_by.digest()} | tell_answers({"teacher": ask_network(taught_by, data)})
     held = {}
     if job.extra:
         held["extra"] = check_same_task(load(job.extra, split="train"), data, "pseudo-labelled images")
@@ -260,6 +267,7 @@ class TrainRequest:
     data: str  # the digest of the images, as seen here
     start: Path | None = None  # weights of trainings that it needs
     made_with: Path | None = None
+    teacher: Path | None = None
     device: str = "cpu"
     threads: int = 0
     result: str = MODEL
@@ -272,6 +280,7 @@ class TrainRequest:
             self.folder,
             start=self.start,
             made_with=self.made_with,
+            teacher=self.teacher,
             device=self.device,
             threads=self.threads,
             result=self.result,

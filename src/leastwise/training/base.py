@@ -7,17 +7,18 @@ compose: a training has one objective and any number of policies, in any order (
 - what a policy does to the logits enters the objective's own label loss, and at most one policy may do that;
 - weights multiply, those of the whole loss and those of its parts, and all are computed from the objective's own terms;
 - penalties add, and nobody weighs them but who brings them;
-- factors of radii and of steps multiply; shares of sampling multiply;
+- factors of radii and of steps, and temperatures of a teacher, multiply; shares of sampling multiply;
 - at most one policy aims attacks at classes.
 
 How they are put together for a batch is in `training/compose.py`.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -27,7 +28,11 @@ from leastwise.core.contract import Contract
 from leastwise.core.counts import Tally
 from leastwise.core.losses import entropy
 from leastwise.core.noise import Noise
+from leastwise.core.recipe import name_of_type
 from leastwise.core.types import Counts, Images, Labels, Logits, PerClass, PerExample
+from leastwise.data.dataset import Dataset
+
+LOOK_BATCH = 250  # images of a look that are asked for at a time
 
 PolicyState = Mapping[str, Tensor]  # what a policy remembers, by name
 LogitChange = Callable[[Logits], Logits]  # between the network and the label's loss
@@ -84,11 +89,19 @@ class RadiusFactors(NamedTuple):
     step: PerExample | None = None  # None: the step stays
 
 
+class TeacherTemperatures(NamedTuple):
+    """What the logits of a teacher are divided by, example by example, for each of the student's two lessons."""
+
+    adversarial: PerExample
+    clean: PerExample
+
+
 class Objective(Contract):
     """What is crafted from a batch, and what each example's loss is. An objective has no memory."""
 
     attack: PGD | None = None  # whose radius policies may change class by class; None for a method without one
     can_aim: ClassVar[bool] = True  # whether its attack may as well go toward a class that a policy chooses
+    needs_teacher: ClassVar[bool] = False  # whether it learns from another network
 
     @abstractmethod
     def craft(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Any:
@@ -100,6 +113,19 @@ class Objective(Contract):
 
         The label's loss sees `adjust` of the logits, so that a policy can put margins there; nothing else does.
         """
+
+    def attack_on(self, x: Images) -> PGD:
+        """What attacks a batch in training, in the form that can be run on it."""
+        assert self.attack is not None, "whoever asks has looked whether there is an attack"
+        return self.attack
+
+    def taught_by(self, teacher: nn.Module) -> "Objective":
+        """The same, learning from this network."""
+        raise ValueError(f"{name_of_type(type(self))} has no use for a teacher: leave it out, or train rslad or ard")
+
+    def at_temperatures(self, temperatures: TeacherTemperatures) -> "Objective":
+        """The same, with the teacher's answers to the present batch at these temperatures."""
+        raise AssertionError("only policies for methods with a teacher ask for this")
 
     def has_divergence(self) -> bool:
         """Whether its loss has a second part, which keeps p(x') near p(x)."""
@@ -194,6 +220,7 @@ class Epoch:
     test: Seen | None = None  # where the recipe asks for it; nothing is ever chosen by it
     record: Seen | None = None  # some training images after it, at the recipe's radius: the same for every method
     states: tuple[PolicyState, ...] = field(default=())  # of the policies, during the epoch
+    observed: Mapping[str, Tensor] = field(default_factory=dict)  # what policies wanted to know of the network after it
 
     @property
     def loss(self) -> float:
@@ -215,6 +242,23 @@ class Epoch:
         return self.valid if self.averaged is None else self.averaged
 
 
+class NetworkLook(NamedTuple):
+    """A network after an epoch, in the mode that attacks use, and some training images: the same after every epoch."""
+
+    model: nn.Module
+    objective: Objective
+    data: Dataset
+    seed: int
+    device: str
+
+    def batches(self) -> Iterator[tuple[Images, Labels, Noise]]:
+        """The images, in the network's number format, with their noise."""
+        dtype = next(self.model.parameters()).dtype
+        for places in np.array_split(np.arange(len(self.data)), -(-len(self.data) // LOOK_BATCH)):
+            x, y, ids = (part.to(self.device) for part in self.data.batch(places))
+            yield x.to(dtype), y, Noise(self.seed, ids, "/look")
+
+
 class Policy(Contract):
     """How classes are treated differently: what is remembered of each class, and what follows from it.
 
@@ -225,6 +269,7 @@ class Policy(Contract):
     needs_first_look: ClassVar[bool] = False  # an update from the validation images before the first epoch
     needs_validation_loss: ClassVar[bool] = False  # the method's own losses on them, not cross-entropies
     weighs_perturbation: ClassVar[bool] = True  # whether AWP's look at the gradient is weighted, too
+    observes: ClassVar[bool] = False  # whether it looks at the network itself after each epoch
 
     @property
     def needs_validation(self) -> bool:
@@ -233,6 +278,10 @@ class Policy(Contract):
 
     def init(self, n: Counts) -> PolicyState:
         """The state before the first epoch, from the number of training images of each class."""
+        return {}
+
+    def observe(self, look: NetworkLook, s: PolicyState) -> Mapping[str, Tensor]:
+        """What it wants to know of the network after an epoch, by name; `update` finds it in `seen.observed`."""
         return {}
 
     def update(self, s: PolicyState, seen: Epoch) -> PolicyState:
@@ -249,6 +298,10 @@ class Policy(Contract):
 
     def targets(self, y: Labels, s: PolicyState, noise: Noise) -> Labels | None:
         """The class that the attack on each image of a batch aims at, -1 for none; None if it aims nobody's attack."""
+        return None
+
+    def teacher_temperatures(self, y: Labels, s: PolicyState) -> TeacherTemperatures | None:
+        """What the logits of the teacher are divided by for a batch; None for nothing."""
         return None
 
     def label_logits(self, z: Logits, y: Labels, s: PolicyState) -> Logits:

@@ -15,6 +15,7 @@ from leastwise.training.base import (
     Objective,
     Policy,
     PolicyStates,
+    TeacherTemperatures,
     Terms,
     per_example,
     unchanged,
@@ -46,6 +47,15 @@ def aims_attacks(policy: Policy) -> bool:
     return type(policy).targets is not Policy.targets
 
 
+def apply_temperatures(objective: Objective, policies: PolicyStates, y: Labels) -> Objective:
+    """The objective with the teacher at the temperatures that the policies give this batch: they multiply."""
+    found = [given for policy, s in policies if (given := policy.teacher_temperatures(y, s)) is not None]
+    if not found:
+        return objective
+    adversarial, clean = (torch.stack(parts).prod(dim=0) for parts in zip(*found, strict=True))
+    return objective.at_temperatures(TeacherTemperatures(adversarial, clean))
+
+
 def apply_targets(objective: Objective, policies: PolicyStates, y: Labels, *, noise: Noise) -> Objective:
     """The objective with an attack that goes to the classes that a policy chooses for this batch."""
     attack = objective.attack
@@ -56,6 +66,12 @@ def apply_targets(objective: Objective, policies: PolicyStates, y: Labels, *, no
         if targets is not None:
             return replace(objective, attack=replace(attack, goal=SomeTargeted(attack.goal, targets)))  # type: ignore[type-var]
     return objective
+
+
+def apply_to_attack(objective: Objective, policies: PolicyStates, y: Labels, *, noise: Noise) -> Objective:
+    """The objective with all that policies do to how a batch is crafted: radii, targets, a teacher's temperatures."""
+    found = apply_temperatures(apply_radii(objective, policies, y), policies, y)
+    return apply_targets(found, policies, y, noise=noise)
 
 
 def apply_radii(objective: Objective, policies: PolicyStates, y: Labels) -> Objective:

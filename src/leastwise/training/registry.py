@@ -18,6 +18,7 @@ from leastwise.training.entries import Method, NamedPolicy, PublishedSetting
 from leastwise.training.methods import (
     avmixup,
     bat,
+    distillation,
     hypersphere,
     mart,
     max_entropy,
@@ -32,8 +33,10 @@ from leastwise.training.policies import (
     cfol,
     confusion,
     dafa,
+    distilling,
     faal,
     frl,
+    margins,
     regularisers,
     unbalanced,
     wat,
@@ -50,6 +53,7 @@ METHODS: dict[str, Method] = {
     **avmixup.METHODS,
     **bat.METHODS,
     **single_class.METHODS,
+    **distillation.METHODS,
 }
 
 POLICIES: dict[str, NamedPolicy] = {
@@ -64,6 +68,8 @@ POLICIES: dict[str, NamedPolicy] = {
     **cfol.POLICIES,
     **aiming.POLICIES,
     **confusion.POLICIES,
+    **distilling.POLICIES,
+    **margins.POLICIES,
 }
 
 # What parts of an attack may be set to by a word, as in `attack.start=gaussian`.
@@ -100,7 +106,7 @@ def find_published(fair: Sequence[str]) -> PublishedSetting | None:
 
 def settings_text(value: Any) -> str:
     """The settings of a method that are its own, as `--set` takes them."""
-    own = {f.name: getattr(value, f.name) for f in fields(value) if f.name != "attack"}
+    own = {f.name: getattr(value, f.name) for f in own_fields(value) if f.name != "attack"}
     return " ".join(f"{name}={value_text(held)}" for name, held in own.items())
 
 
@@ -133,7 +139,7 @@ def other_settings(parts: Mapping[str, Any]) -> list[str]:
 
 def own_fields(value: Any) -> list[Any]:
     """The fields of a dataclass; nothing else has settings."""
-    return list(fields(value)) if is_dataclass(value) else []
+    return [f for f in fields(value) if f.metadata.get("recipe", True)] if is_dataclass(value) else []
 
 
 def set_field(value: Any, path: str, text: str, *, name: str, elsewhere: Sequence[str] = ()) -> Any:

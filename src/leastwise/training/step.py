@@ -17,7 +17,7 @@ from leastwise.models.fast.prepare import ORIGINAL, Form, Prepared, prepare
 from leastwise.training.awp import AWP, SumOverProcesses
 from leastwise.training.base import Objective, PolicyStates, Terms
 from leastwise.training.choices import CraftMode
-from leastwise.training.compose import adjust_logits, apply_radii, apply_targets, apply_terms
+from leastwise.training.compose import adjust_logits, apply_terms, apply_to_attack
 from leastwise.training.distributed import ALONE
 
 # The fastest for attacks on all networks with BatchNorm that were tried (`make bench-prepare`). No trial by the clock
@@ -41,7 +41,7 @@ class MethodLoss:
         self, x: Images, y: Labels, noise: Noise, *, policies: PolicyStates, size: int, progress: float = 0.0
     ) -> Terms:
         """The loss of each example. `size` is that of the whole batch, of which this process may have a part."""
-        objective = apply_targets(apply_radii(self.objective, policies, y), policies, y, noise=noise)
+        objective = apply_to_attack(self.objective, policies, y, noise=noise)
         crafted = self.craft(objective, x, y, noise)
 
         def loss(model: nn.Module, policies: PolicyStates = policies) -> Terms:

@@ -18,8 +18,10 @@ from leastwise.training.methods.trades import TRADES
 from leastwise.training.policies.cfa import CFA
 from leastwise.training.policies.cfol import CFOL
 from leastwise.training.policies.dafa import DAFA, class_weights
+from leastwise.training.policies.distilling import LOSSES, SURVIVED
 from leastwise.training.policies.faal import FAAL, worst_weights
 from leastwise.training.policies.frl import FRL, margin_radii, multiplier_weights, project_multipliers
+from leastwise.training.policies.margins import SPREAD
 from leastwise.training.policies.regularisers import ConfusionPenalty, SimilarityPenalty
 from leastwise.training.policies.unbalanced import LDAM, Balanced, EffectiveNumber
 from leastwise.training.policies.wat import WAT
@@ -371,8 +373,10 @@ def test_p17_relabelling_permutes_every_policys_update(name: str) -> None:
     )  # fmt: skip
     warm = 6 if isinstance(policy, DAFA) else 1
     n = torch.tensor([20, 3, 5, 9, 1])
-    a = policy.update(policy.init(n), Epoch(warm, 10, 0.1, seen, seen))
-    b = policy.update(policy.init(n[order]), Epoch(warm, 10, 0.1, moved, moved))
+    looked = {name: vector(1.5, 0.3, 2.0, 1.1, 0.7) for name in (SURVIVED, SPREAD, *LOSSES)}
+    a = policy.update(policy.init(n), Epoch(warm, 10, 0.1, seen, seen, observed=looked))
+    looked = {name: value[order] for name, value in looked.items()}
+    b = policy.update(policy.init(n[order]), Epoch(warm, 10, 0.1, moved, moved, observed=looked))
     for key, value in a.items():
         rows = [*order, K] if len(value) == K + 1 else order
         wanted = value[rows][:, order] if value.dim() == 2 else value[rows]

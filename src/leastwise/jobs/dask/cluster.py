@@ -41,7 +41,7 @@ from leastwise.jobs.executor import (
     WorkResult,
     WorkSession,
 )
-from leastwise.jobs.train_task import TrainRequest, TrainResult
+from leastwise.jobs.train_task import NEEDED_WEIGHTS, TrainRequest, TrainResult
 
 COMPUTE, TRAIN = "leastwise.jobs.dask.worker:compute", "leastwise.jobs.dask.worker:train"
 TRIES = 3  # of a piece that fails without ending its worker
@@ -224,7 +224,7 @@ class TrainingSession(DaskSession[TrainRequest, TrainResult]):
 
     def submit(self, item: TrainRequest) -> None:
         mark = self.mark_storage(item.folder.parent)
-        read = {name: file.read_bytes() for name in ("start", "made_with") if (file := getattr(item, name))}
+        read = {name: file.read_bytes() for name in NEEDED_WEIGHTS if (file := getattr(item, name))}
         sent = cloudpickle.dumps(replace(item, listen=ignore))
         key = f"training-{next(self.numbers)}-{self.run}"
         with self.executor.answering():

@@ -29,7 +29,7 @@ from leastwise.data.dataset import Dataset
 from leastwise.jobs.events import ignore
 from leastwise.jobs.executor import AuditPiece, AuditWork, keep_images
 from leastwise.jobs.folder import CLAIM, RUN, give_back_memory, steady_memory
-from leastwise.jobs.train_task import TrainRequest, read_training_data
+from leastwise.jobs.train_task import NEEDED_WEIGHTS, TrainRequest, read_training_data
 from leastwise.models.answers import ask_again, compare_answers
 from leastwise.models.classifier import inference
 from leastwise.models.fast.prepare import put_in_form
@@ -221,8 +221,8 @@ def train_elsewhere(request: TrainRequest, mark: Path, read: dict[str, bytes]) -
         sent = {name: Path(place) / f"{name}{Path(getattr(request, name)).suffix}" for name in read}
         for name, content in read.items():
             write_atomic(sent[name], content)
-        start, made_with = sent.get("start"), sent.get("made_with")
-        done = replace(request, folder=Path(place) / "training", start=start, made_with=made_with).run(ignore)
+        needed: dict[str, Any] = {name: sent.get(name) for name in NEEDED_WEIGHTS}
+        done = replace(request, folder=Path(place) / "training", **needed).run(ignore)
         names = [name for name in (CLAIM, *TRAINING_FILES, RUN) if (done.folder / name).is_file()]
         files = {name: (done.folder / name).read_bytes() for name in names if name != done.weights.name}
         files[done.weights.name] = done.weights.read_bytes()
