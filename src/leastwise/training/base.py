@@ -268,6 +268,8 @@ class Policy(Contract):
 
     needs_first_look: ClassVar[bool] = False  # an update from the validation images before the first epoch
     needs_validation_loss: ClassVar[bool] = False  # the method's own losses on them, not cross-entropies
+    needs_counts: ClassVar[bool] = False  # how many training images each class has, not only how many classes
+    needs_length: ClassVar[bool] = False  # how many epochs there will be
     weighs_perturbation: ClassVar[bool] = True  # whether AWP's look at the gradient is weighted, too
     observes: ClassVar[bool] = False  # whether it looks at the network itself after each epoch
 

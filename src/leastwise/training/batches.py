@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from jaxtyping import Int
 
 from leastwise.core.noise import Noise, random_order
 from leastwise.core.types import PerClass
@@ -61,7 +62,7 @@ def plan_batches(
         order = random_order(torch.from_numpy(data.ids), seed, "shuffle", draw=epoch).numpy()
         noise_ids = data.ids[order]
     else:
-        order = draw_rows(data, shares, seed=seed, epoch=epoch)
+        order = draw_rows(data.labels, shares, seed=seed, epoch=epoch)
         noise_ids = np.arange(len(order))  # an image may come twice, and then differs in its noise
     labelled = batch_size if extra is None else max(1, round(batch_size * (1 - extra_share)))
     # Even batches: a short last one would weigh its examples more, and BatchNorm cannot see just one.
@@ -80,14 +81,15 @@ def plan_batches(
     return found
 
 
-def draw_rows(data: Dataset, shares: PerClass, *, seed: int, epoch: int) -> "np.ndarray":
-    """Draws with replacement: a class by its share, then any of its images."""
-    present = data.counts > 0
+def draw_rows(labels: Int[np.ndarray, " n"], shares: PerClass, *, seed: int, epoch: int) -> "np.ndarray":
+    """As many draws as there are images, with replacement: a class by its share, then any of its images."""
+    counts = np.bincount(labels, minlength=len(shares))
+    present = counts > 0
     weight = np.where(present, shares.cpu().double().numpy(), 0)
-    u = Noise(seed, torch.arange(len(data)), "/draws", epoch).uniform((2,), torch.float64).numpy()
+    u = Noise(seed, torch.arange(len(labels)), "/draws", epoch).uniform((2,), torch.float64).numpy()
     edges = np.cumsum(weight / weight.sum())
     classes = np.minimum(np.searchsorted(edges, u[:, 0], side="right"), np.flatnonzero(weight)[-1])
-    by_class = np.argsort(data.labels, kind="stable")
-    first = np.concatenate([[0], np.cumsum(data.counts)[:-1]])
-    place = np.minimum((u[:, 1] * data.counts[classes]).astype(np.int64), data.counts[classes] - 1)
+    by_class = np.argsort(labels, kind="stable")
+    first = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    place = np.minimum((u[:, 1] * counts[classes]).astype(np.int64), counts[classes] - 1)
     return by_class[first[classes] + place]

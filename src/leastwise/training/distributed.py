@@ -33,7 +33,7 @@ class Ranks:
             return
         for dtype in sorted({t.dtype for t in tensors}, key=str):
             some = [t for t in tensors if t.dtype == dtype]
-            flat = torch.cat([t.detach().reshape(-1) for t in some])
+            flat = within_reach(torch.cat([t.detach().reshape(-1) for t in some]))
             distributed.all_reduce(flat)
             for t, part in zip(some, torch.split(flat, [t.numel() for t in some]), strict=True):
                 t.detach().copy_(part.view(t.shape))
@@ -60,6 +60,18 @@ class Ranks:
 
 
 ALONE = Ranks()
+
+
+def within_reach(flat: Tensor) -> Tensor:
+    """A tensor where the processes can add it up: counts lie on the CPU, where NCCL does not look."""
+    return flat.cuda() if distributed.get_backend() == "nccl" else flat
+
+
+def find_ranks() -> Ranks:
+    """This process among those of a group that somebody else made, or alone."""
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return ALONE
+    return Ranks(distributed.get_rank(), distributed.get_world_size())
 
 
 def join_ranks(device: str) -> Ranks:

@@ -32,6 +32,7 @@ class MethodLoss:
 
     model: nn.Module
     objective: Objective
+    inner: nn.Module | None = None  # what attacks look at, where the network is wrapped for several processes
     prepared: Prepared | None = None  # a copy of the network for attacks, which follows its weights
     mode: CraftMode = "eval"  # of the network while attacks look at it
     awp: AWP | None = None
@@ -56,13 +57,14 @@ class MethodLoss:
 
     def craft(self, objective: Objective, x: Images, y: Labels, noise: Noise) -> Any:
         """What the objective needs besides the batch, with the network in the mode that attacks want."""
+        model = self.model if self.inner is None else self.inner
         if objective.attack is None or self.mode == "train":
-            return objective.craft(self.model, x, y, noise)
+            return objective.craft(model, x, y, noise)
         if self.prepared is not None:
             self.prepared.refresh()
             return objective.craft(self.prepared.model, x, y, noise)
-        with inference(self.model):
-            return objective.craft(self.model, x, y, noise)
+        with inference(model):
+            return objective.craft(model, x, y, noise)
 
 
 def prepare_copy(model: nn.Module, x: Images, form: Form = FOLDED) -> Prepared | None:

@@ -36,6 +36,7 @@ class DAFA(Policy):
 
     scale: float = 1.0
     warmup: float = 70 / 110  # share of the epochs
+    needs_length: ClassVar[bool] = True
 
     def init(self, n: Counts) -> PolicyState:
         return {"weight": torch.ones(len(n), dtype=torch.float64)}

@@ -30,6 +30,7 @@ class EffectiveNumber(Policy):
     recipe_name: ClassVar[str] = "EffectiveNumber"
 
     beta: float = 0.9999
+    needs_counts: ClassVar[bool] = True
 
     def init(self, n: Counts) -> PolicyState:
         present = n > 0
@@ -52,6 +53,7 @@ class LDAM(Policy):
 
     largest: float = 0.5
     scale: float = 1.0
+    needs_counts: ClassVar[bool] = True
 
     def init(self, n: Counts) -> PolicyState:
         margin = torch.where(n > 0, n.clamp_min(1).double() ** -0.25, 0)

@@ -1,0 +1,90 @@
+"""Training methods by the names that people know, as steps of their own loops: `lw.TRADES(eps=8/255, beta=6, …)`.
+
+What a method is, and what its settings are, stands in its own file (`leastwise.training.methods`) and in the registry.
+"""
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from inspect import Parameter, Signature
+from typing import Any, get_args
+
+from leastwise.attacks.base import Attack
+from leastwise.attacks.choices import Norm
+from leastwise.attacks.pgd import PGD as PGDAttack
+from leastwise.attacks.threats import L1, L2, Ball, Linf
+from leastwise.core.text import did_you_mean
+from leastwise.front.step import MethodStep
+from leastwise.training.base import Objective
+from leastwise.training.registry import NAMED_VALUES, find_method
+
+BALLS: dict[str, type[Linf | L2 | L1]] = {"linf": Linf, "l2": L2, "l1": L1}
+EPS, STEPS = 8 / 255, 10
+OF_ATTACK = ("start", "goal", "momentum")  # what may be set of the training attack besides its ball and steps
+OF_STEP = tuple(name for name in Signature.from_callable(MethodStep).parameters if name != "objective")
+STEP_PARAMETERS = [one for name, one in Signature.from_callable(MethodStep).parameters.items() if name != "objective"]
+
+
+class StepMaker:
+    """A training method by name: called with its settings, it makes a step for your own loop.
+
+    `eps`, `steps`, `step` (its size, eps/4 unless given) and `norm` are of the training attack, as are `start` ("zero",
+    "uniform", "gaussian", or a value), `goal` ("ce", "kl", "margin", or a value) and `momentum`; `attack=` gives all of
+    it. The other settings are the method's own, or those of `MethodStep`.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        row = find_method(name)
+        paper = f" ({row.paper})" if row.paper else ""
+        self.__doc__ = f"{row.equation}{paper}, as a step of your own loop: `MethodStep`.\n\n" + str(StepMaker.__doc__)
+        self.__signature__ = Signature([*self.parameters(), *STEP_PARAMETERS], return_annotation=MethodStep)
+
+    def __repr__(self) -> str:
+        return f"<training method {self.name}: {find_method(self.name).equation}>"
+
+    def __call__(self, **settings: Any) -> MethodStep:
+        known = [*self.__signature__.parameters]
+        unknown = next((name for name in settings if name not in known), None)
+        if unknown is not None:
+            raise ValueError(f"{self.name} has no setting {unknown!r}: {did_you_mean(unknown, known)}")
+        if "classes" not in settings:
+            raise ValueError(f"{self.name} needs classes=…: their number, their names, or the training data")
+        own = {name: value for name, value in settings.items() if name not in OF_STEP}
+        return MethodStep(self.objective(**own), **{name: settings[name] for name in settings if name in OF_STEP})
+
+    def parameters(self) -> list[Parameter]:
+        """The settings of the training attack and of the method, with their defaults."""
+        made = find_method(self.name).make(Linf(EPS), EPS / 4, STEPS)
+        attack: dict[str, Any] = {}
+        if isinstance(made.attack, PGDAttack):
+            attack = {"eps": EPS, "steps": made.attack.steps, "step": None, "norm": "linf"}
+            attack |= {name: getattr(made.attack, name) for name in OF_ATTACK} | {"attack": None}
+        own = {f.name: getattr(made, f.name) for f in fields(made) if f.name != "attack"}  # type: ignore[arg-type]
+        return [Parameter(name, Parameter.KEYWORD_ONLY, default=value) for name, value in (attack | own).items()]
+
+    def objective(
+        self,
+        *,
+        eps: float = EPS,
+        steps: int | None = None,
+        step: float | None = None,
+        norm: Norm = "linf",
+        attack: PGDAttack | None = None,
+        **settings: Any,
+    ) -> Objective:
+        """The method with its settings."""
+        made = find_method(self.name).make(make_ball(norm, eps), eps / 4 if step is None else step, steps or STEPS)
+        of_attack = {name: named_value(name, settings.pop(name)) for name in OF_ATTACK if name in settings}
+        if isinstance(made.attack, PGDAttack):
+            changed = replace(made.attack, **of_attack) if attack is None else attack
+            changed = changed if step is None or attack is not None else replace(changed, step=step)
+            settings["attack"] = changed
+        plain = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
+        return replace(made, **plain)  # type: ignore[type-var]
+
+
+def make_ball(norm: str, eps: float) -> Ball:
+    """The ball of a norm by name."""
+    if norm not in BALLS:
+        raise ValueError(f"there is no norm {norm!r}: {did_you_mean(norm, BALLS)}")
+    return BALLS[norm](eps)

@@ -1,0 +1,336 @@
+"""Any training method as a step of a loop that somebody else writes: the loss of a batch, and what an epoch saw.
+
+It is the step of `leastwise train` (`leastwise.training.step`): the same crafting, losses, policies and counts. What a
+loop does besides (the order of images, the optimiser, precision, processes) stays with whoever writes it.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Sampler
+
+from leastwise.attacks.pgd import PGD
+from leastwise.attacks.threats import check_pixels
+from leastwise.core.noise import Noise, random_order
+from leastwise.core.recipe import canonical_json, describe_difference, name_of_type
+from leastwise.core.types import Images, Labels
+from leastwise.data.dataset import Dataset
+from leastwise.front.datasets import data as read_data
+from leastwise.front.meter import ClassMeter
+from leastwise.models.classifier import Classifier, wrap
+from leastwise.models.fast.prepare import ORIGINAL
+from leastwise.training.awp import AWP
+from leastwise.training.base import Epoch, Objective, Policy, Seen, check_policies, class_shares
+from leastwise.training.batches import draw_rows
+from leastwise.training.choices import CraftMode
+from leastwise.training.distributed import find_ranks
+from leastwise.training.recipe import Validation
+from leastwise.training.registry import find_policy
+from leastwise.training.step import FOLDED, MethodLoss, check_loss, mean_loss, prepare_copy
+from leastwise.training.validate import measure_classes
+
+EpochListener = Callable[[Epoch, Sequence[str]], None]  # what an epoch saw, and the names of the classes
+WRAPPERS = (nn.parallel.DistributedDataParallel, nn.DataParallel)
+
+
+class MethodStep:
+    """A training method with its policies, a batch at a time: call it for the loss, and `end_epoch` after each epoch.
+
+    `classes` is their number, their names, or the training data; policies that go by the number of images of a class
+    need the data, or `counts`. Policies that learn from validation images need `valid`; those that begin at a share of
+    the training need `epochs`. Attacks look at the network in evaluation mode unless `craft` is "train", and at a copy
+    with BatchNorm folded, which follows the weights, where the network is a `Classifier` (`lw.model`, or `folded`).
+
+    >>> import leastwise as lw, torch
+    >>> net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 3))
+    >>> step = lw.TRADES(eps=0.1, steps=2, policy=lw.CFA(), classes=["cat", "dog", "owl"])
+    >>> loss = step(net, torch.rand(6, 3, 2, 2), torch.tensor([0, 1, 2, 0, 1, 2]))
+    >>> loss.backward()
+    >>> step.end_epoch().number
+    1
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        *,
+        classes: int | Sequence[str] | Dataset,
+        policy: Policy | str | Sequence[Policy | str] = (),
+        counts: Sequence[int] | None = None,
+        epochs: int | None = None,
+        valid: Any = None,
+        valid_attack: PGD | None = None,
+        awp: AWP | float | None = None,
+        craft: CraftMode = "eval",
+        folded: bool | None = None,
+        seed: int = 0,
+        listen: Sequence[EpochListener] = (),
+    ) -> None:
+        self.objective, self.policies = objective, read_policies(policy)
+        self.names, found = read_classes(classes)
+        self.counts = found if counts is None else torch.as_tensor(counts, dtype=torch.int64)
+        self.epochs, self.seed, self.craft, self.folded = epochs, seed, craft, folded
+        self.awp = AWP(awp) if isinstance(awp, int | float) else awp
+        self.valid = None if valid is None else read_valid(valid, self.names)
+        self.valid_attack = Validation(attack=valid_attack).attack_for(objective)
+        self.listen = list(listen)
+        self.check()
+        self.meter = ClassMeter(self.names)
+        self.finished = 0  # epochs
+        self.states = tuple(one.init(self.known_counts) for one in self.policies)
+        self.met = 0  # images since the epoch began, in this process
+        self.batches = 0
+        self.sampled = False
+        self.network: FittedNetwork | None = None
+
+    @property
+    def k(self) -> int:
+        """The number of classes."""
+        return len(self.names)
+
+    @property
+    def known_counts(self) -> Tensor:
+        """Training images of each class; ones where nobody said and no policy minds."""
+        return torch.ones(self.k, dtype=torch.int64) if self.counts is None else self.counts
+
+    def check(self) -> None:
+        """Refuse what could not act, or would fail later."""
+        check_policies(self.objective, self.policies)
+        if self.counts is not None and self.counts.shape != (self.k,):
+            raise ValueError(f"counts needs one number for each of {self.k} classes, but saw {self.counts.tolist()}")
+        for one in self.policies:
+            name = name_of_type(type(one))
+            if one.needs_counts and self.counts is None:
+                raise ValueError(f"{name} goes by the number of training images of each class: give counts=[…]")
+            if one.needs_length and self.epochs is None:
+                raise ValueError(f"{name} begins at a share of the training: give epochs=…, how many there will be")
+            if (one.needs_validation or one.needs_first_look) and self.valid is None:
+                raise ValueError(f"{name} learns from validation images: give valid=…, which are not trained on")
+        if self.awp is not None and self.awp.warmup and self.epochs is None:
+            raise ValueError("AWP begins at a share of the training: give epochs=…, or AWP(…, warmup=0)")
+
+    def __call__(self, net: nn.Module, x: Images, y: Labels, ids: Labels | None = None) -> Tensor:
+        """The mean loss of a batch, to call backward on. Pixels lie in [0, 1].
+
+        `ids` are numbers that belong to the images: with them an image has the same noise wherever it stands in the
+        order. Without them noise goes by the place in the epoch.
+        """
+        self.check_batch(net, x, y)
+        if self.network is None or self.network.given is not net:
+            self.network = self.fit_network(net, x)
+        if self.batches == 0 and self.finished == 0:
+            self.look_first()
+        ranks = find_ranks()
+        if ids is None:
+            ids = (self.met + torch.arange(len(x), device=x.device)) * ranks.size + ranks.rank
+        noise = Noise(self.seed, ids.to(x.device), "/train", self.finished)
+        policies = tuple(zip(self.policies, self.states, strict=True))
+        progress = self.finished / self.epochs if self.epochs else 1.0
+        terms = self.network.loss.terms(x, y, noise, policies=policies, size=len(x), progress=progress)
+        mean = mean_loss(terms, len(x))
+        check_loss(mean.item(), ids, step=self.batches)
+        self.meter.see(Seen.of(terms, y, self.k))
+        self.met, self.batches = self.met + len(x), self.batches + 1
+        return mean
+
+    def end_epoch(self) -> Epoch:
+        """What the epoch saw; the policies learn from it. In every process of a group."""
+        if self.network is None or self.batches == 0:
+            raise ValueError("no batch was seen in this epoch: call step(net, x, y) for each, and end_epoch after them")
+        seen = Epoch(
+            number=self.finished + 1,
+            of=self.epochs or self.finished + 1,
+            rate=float("nan"),  # the optimiser is not ours
+            train=find_ranks().total(self.meter.running),
+            valid=self.validate(),
+            states=self.states,
+        )
+        self.states = tuple(one.update(s, seen) for one, s in zip(self.policies, self.states, strict=True))
+        self.finished, self.met, self.batches = self.finished + 1, 0, 0
+        self.meter.end_epoch(seen)
+        if find_ranks().first:
+            for listener in self.listen:
+                listener(seen, self.names)
+        return seen
+
+    def look_first(self) -> None:
+        """Before the first step: policies that fine-tune look at the network, and nobody samples in vain."""
+        if class_shares(tuple(zip(self.policies, self.states, strict=True))) is not None and not self.sampled:
+            raise ValueError(
+                "this policy says how often each class is drawn, which is up to your loader: give it "
+                "sampler=step.sampler(labels), with the labels of the training images"
+            )
+        if any(one.needs_first_look for one in self.policies):
+            look = Epoch(0, self.epochs or 0, 0.0, Seen.empty(self.k), self.validate())
+            self.states = tuple(
+                one.update(s, look) if one.needs_first_look else s
+                for one, s in zip(self.policies, self.states, strict=True)
+            )
+
+    def validate(self) -> Seen | None:
+        """What the network does on the validation images now; None without any."""
+        if self.valid is None or self.network is None:
+            return None
+        prepared = self.network.loss.prepared
+        if prepared is not None:
+            prepared.refresh()
+        wants_losses = any(one.needs_validation_loss for one in self.policies)
+        return measure_classes(
+            self.network.inner,
+            self.valid,
+            self.valid_attack,
+            seed=self.seed,
+            device=str(self.network.device),
+            crafted_on=None if prepared is None else prepared.model,
+            losses_of=self.objective if wants_losses else None,
+            ranks=find_ranks(),
+        )
+
+    def fit_network(self, net: nn.Module, x: Images) -> "FittedNetwork":
+        """What the loss asks, and what attacks look at: the network itself, and what parallel wrappers hold."""
+        inner = net.module if isinstance(net, WRAPPERS) else net
+        asked = wrap(net, self.k)
+        looked_at = asked if inner is net else wrap(inner, self.k)
+        self.objective.check_network(looked_at)
+        folded = isinstance(inner, Classifier) if self.folded is None else self.folded
+        attacks = self.objective.attack is not None or self.valid is not None
+        loss = MethodLoss(
+            model=asked,
+            inner=looked_at,
+            objective=self.objective,
+            prepared=prepare_copy(looked_at, x, FOLDED if folded else ORIGINAL) if attacks else None,
+            mode=self.craft,
+            awp=self.awp,
+            sum_=find_ranks().sum_,
+        )
+        return FittedNetwork(net, looked_at, loss, x.device)
+
+    def check_batch(self, net: nn.Module, x: Images, y: Labels) -> None:
+        """Refuse a batch or a network that would give a wrong number without a word."""
+        if not net.training:
+            raise ValueError("the network is in evaluation mode: call net.train() before step(net, x, y)")
+        if not x.is_floating_point():
+            raise ValueError(f"images must be floats in [0, 1], but saw {x.dtype}: divide them by 255")
+        check_pixels(x)
+        if y.is_floating_point() or y.shape != x.shape[:1]:
+            raise ValueError(f"labels must be one whole number for each of {len(x)} images, but saw {list(y.shape)}")
+        if len(y) == 0:
+            raise ValueError("a batch needs at least one image, but this one is empty")
+        if int(y.min()) < 0 or int(y.max()) >= self.k:
+            raise ValueError(f"labels must be 0 to {self.k - 1}, but saw {int(y.min())} to {int(y.max())}")
+
+    def sampler(self, labels: Sequence[int]) -> "ClassSampler":
+        """The order of an epoch for a loader, as `leastwise train` has it: each image once, or as the policies draw.
+
+        In a group of processes each gets its share of the order.
+        """
+        numbers = np.asarray(labels, dtype=np.int64)
+        if self.counts is None and self.finished == 0 and self.batches == 0:
+            self.counts = torch.from_numpy(np.bincount(numbers, minlength=self.k))
+            self.states = tuple(one.init(self.counts) for one in self.policies)
+        self.sampled = True
+        return ClassSampler(self, numbers)
+
+    def recipe(self) -> str:
+        """What a state belongs to, as text: the method, its policies and the seed."""
+        parts = (self.objective, *self.policies)
+        try:
+            return canonical_json(("step", self.k, self.seed, parts))
+        except ValueError:  # of somebody's own that are no recipes
+            return repr(("step", self.k, self.seed, [name_of_type(type(part)) for part in parts]))
+
+    def state_dict(self) -> dict[str, Any]:
+        """What is remembered, as tensors and plain values; `torch.load(…, weights_only=True)` reads it."""
+        return {
+            "recipe": self.recipe(),
+            "finished": self.finished,
+            "met": self.met,
+            "batches": self.batches,
+            "states": [dict(state) for state in self.states],
+            "meter": self.meter.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where a step of the same method and policies stood."""
+        try:
+            recipe, states = state["recipe"], tuple(dict(one) for one in state["states"])
+            numbers = [int(state[name]) for name in ("finished", "met", "batches")]
+            meter = ClassMeter(self.names)
+            meter.load_state_dict(state["meter"])
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"this is not the state of a step ({type(error).__name__}: {error})") from None
+        if recipe != self.recipe():
+            raise ValueError(f"this is the state of another step: {describe_texts(recipe, self.recipe())}")
+        self.states, self.meter = states, meter
+        self.finished, self.met, self.batches = numbers
+
+
+@dataclass(frozen=True, eq=False)
+class FittedNetwork:
+    """A network as a step uses it."""
+
+    given: nn.Module
+    inner: nn.Module  # without what several processes need around it
+    loss: MethodLoss
+    device: torch.device
+
+
+class ClassSampler(Sampler[int]):
+    """The positions of an epoch's images, for a loader: another order in every epoch of the step."""
+
+    def __init__(self, step: MethodStep, labels: np.ndarray) -> None:
+        self.step, self.labels = step, labels
+
+    def __iter__(self) -> Iterator[int]:
+        step, ranks = self.step, find_ranks()
+        shares = class_shares(tuple(zip(step.policies, step.states, strict=True)))
+        if shares is None:
+            rows = torch.arange(len(self.labels))
+            order = random_order(rows, step.seed, "shuffle", draw=step.finished).numpy()
+        else:
+            order = draw_rows(self.labels, shares, seed=step.seed, epoch=step.finished)
+        return iter(ranks.own_part(order)[: len(self)].tolist())
+
+    def __len__(self) -> int:
+        return len(self.labels) // find_ranks().size  # as many in every process
+
+
+def read_policies(given: Policy | str | Sequence[Policy | str]) -> tuple[Policy, ...]:
+    """Policies, given as values or by name, one or several."""
+    several = [given] if isinstance(given, Policy | str) else list(given)
+    found = [find_policy(one) if isinstance(one, str) else one for one in several]
+    for one in found:
+        if not isinstance(one, Policy):
+            raise ValueError(f"a policy is a value such as lw.CFA(), or a name such as 'cfa', but saw {one!r}")
+    return tuple(one for one in found if isinstance(one, Policy))
+
+
+def read_classes(given: int | Sequence[str] | Dataset) -> tuple[tuple[str, ...], Tensor | None]:
+    """The names of the classes, and how many training images each has, as far as that is said."""
+    if isinstance(given, Dataset):
+        return given.names, torch.from_numpy(given.counts)
+    names = tuple(map(str, range(given))) if isinstance(given, int) else tuple(map(str, given))
+    if len(set(names)) < max(2, len(names)):
+        raise ValueError(f"classes are two or more different names, or their number, but saw {given!r}")
+    return names, None
+
+
+def read_valid(given: Any, names: Sequence[str]) -> Dataset:
+    """Validation images of the same classes."""
+    valid = read_data(given)
+    if valid.k != len(names):
+        raise ValueError(f"the validation images have {valid.k} classes, but there are {len(names)} to train")
+    return valid
+
+
+def describe_texts(held: Any, own: str) -> str:
+    """Where the recipes of two steps differ."""
+    try:
+        return describe_difference(json.loads(held), json.loads(own))
+    except (ValueError, TypeError):
+        return "it has other methods or policies"
