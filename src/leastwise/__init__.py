@@ -20,7 +20,23 @@ PACKAGES = ("data",)
 HOMES = {
     "attacks.pgd": "PGD",
     "attacks.threats": "L1 L2 Linf",
+    "front.meter": "ClassMeter",
+    "front.methods": "AVMIXUP BAT FAT FGSM_RS LABEL_SMOOTHING MART MAX_ENTROPY ME_AT ME_TRADES PGD_AT PGD_HE"
+    " SINGLE_CLASS_AT STANDARD TARGETED_AT TRADES TRADES_HE",
     "front.models": "model",
+    "front.step": "MethodStep",
+    "training.awp": "AWP",
+    "training.policies.aiming": "FairTAT TRIX",
+    "training.policies.cfa": "CFA",
+    "training.policies.cfol": "CFOL",
+    "training.policies.confusion": "CSR SyFAR",
+    "training.policies.dafa": "DAFA",
+    "training.policies.faal": "FAAL",
+    "training.policies.frl": "FRL",
+    "training.policies.regularisers": "ConfusionPenalty SimilarityPenalty",
+    "training.policies.unbalanced": "Balanced EffectiveNumber LDAM",
+    "training.policies.wat": "WAT",
+    "training.policies.weighting": "FairWeighting ImportantClass",
 }
 
 __all__ = sorted([*PACKAGES, *" ".join(HOMES.values()).split()])  # type: ignore[misc]

@@ -17,17 +17,18 @@ from torch.utils.data import Sampler
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import check_pixels
 from leastwise.core.noise import Noise, random_order
-from leastwise.core.recipe import canonical_json, describe_difference, name_of_type
-from leastwise.core.types import Images, Labels
+from leastwise.core.recipe import describe_difference, name_of_type, to_plain_json
+from leastwise.core.types import Images
 from leastwise.data.dataset import Dataset
 from leastwise.front.datasets import data as read_data
 from leastwise.front.meter import ClassMeter
 from leastwise.models.classifier import Classifier, wrap
 from leastwise.models.fast.prepare import ORIGINAL
 from leastwise.training.awp import AWP
-from leastwise.training.base import Epoch, Objective, Policy, Seen, check_policies, class_shares
+from leastwise.training.base import Epoch, Objective, Policy, Seen
 from leastwise.training.batches import draw_rows
 from leastwise.training.choices import CraftMode
+from leastwise.training.compose import check_policies, class_shares
 from leastwise.training.distributed import find_ranks
 from leastwise.training.recipe import Validation
 from leastwise.training.registry import find_policy
@@ -60,7 +61,7 @@ class MethodStep:
         objective: Objective,
         *,
         classes: int | Sequence[str] | Dataset,
-        policy: Policy | str | Sequence[Policy | str] = (),
+        policy: Policy | str | Sequence[Any] = (),
         counts: Sequence[int] | None = None,
         epochs: int | None = None,
         valid: Any = None,
@@ -114,7 +115,7 @@ class MethodStep:
         if self.awp is not None and self.awp.warmup and self.epochs is None:
             raise ValueError("AWP begins at a share of the training: give epochs=…, or AWP(…, warmup=0)")
 
-    def __call__(self, net: nn.Module, x: Images, y: Labels, ids: Labels | None = None) -> Tensor:
+    def __call__(self, net: nn.Module, x: Tensor, y: Tensor, ids: Tensor | None = None) -> Tensor:
         """The mean loss of a batch, to call backward on. Pixels lie in [0, 1].
 
         `ids` are numbers that belong to the images: with them an image has the same noise wherever it stands in the
@@ -210,10 +211,12 @@ class MethodStep:
         )
         return FittedNetwork(net, looked_at, loss, x.device)
 
-    def check_batch(self, net: nn.Module, x: Images, y: Labels) -> None:
+    def check_batch(self, net: nn.Module, x: Tensor, y: Tensor) -> None:
         """Refuse a batch or a network that would give a wrong number without a word."""
         if not net.training:
             raise ValueError("the network is in evaluation mode: call net.train() before step(net, x, y)")
+        if x.dim() != 4:
+            raise ValueError(f"images must be [batch, channels, height, width], but saw {list(x.shape)}")
         if not x.is_floating_point():
             raise ValueError(f"images must be floats in [0, 1], but saw {x.dtype}: divide them by 255")
         check_pixels(x)
@@ -224,25 +227,26 @@ class MethodStep:
         if int(y.min()) < 0 or int(y.max()) >= self.k:
             raise ValueError(f"labels must be 0 to {self.k - 1}, but saw {int(y.min())} to {int(y.max())}")
 
-    def sampler(self, labels: Sequence[int]) -> "ClassSampler":
+    def sampler(self, labels: Any, ids: Any = None) -> "ClassSampler":
         """The order of an epoch for a loader, as `leastwise train` has it: each image once, or as the policies draw.
 
-        In a group of processes each gets its share of the order.
+        `labels` are those of all training images; `ids`, if images have others than their positions, keep their order
+        when some are left out. In a group of processes each gets its share of the order.
         """
         numbers = np.asarray(labels, dtype=np.int64)
+        rows = np.arange(len(numbers)) if ids is None else np.asarray(ids, dtype=np.int64)
         if self.counts is None and self.finished == 0 and self.batches == 0:
             self.counts = torch.from_numpy(np.bincount(numbers, minlength=self.k))
             self.states = tuple(one.init(self.counts) for one in self.policies)
         self.sampled = True
-        return ClassSampler(self, numbers)
+        return ClassSampler(self, numbers, rows)
 
     def recipe(self) -> str:
-        """What a state belongs to, as text: the method, its policies and the seed."""
-        parts = (self.objective, *self.policies)
-        try:
-            return canonical_json(("step", self.k, self.seed, parts))
-        except ValueError:  # of somebody's own that are no recipes
-            return repr(("step", self.k, self.seed, [name_of_type(type(part)) for part in parts]))
+        """What a state belongs to, as JSON: the method, its policies, the classes and the seed."""
+        parts: dict[str, Objective | Policy] = {"method": self.objective} | {
+            name_of_type(type(one)): one for one in self.policies
+        }
+        return json.dumps({"classes": self.k, "seed": self.seed} | {name: tell(part) for name, part in parts.items()})
 
     def state_dict(self) -> dict[str, Any]:
         """What is remembered, as tensors and plain values; `torch.load(…, weights_only=True)` reads it."""
@@ -260,12 +264,16 @@ class MethodStep:
         try:
             recipe, states = state["recipe"], tuple(dict(one) for one in state["states"])
             numbers = [int(state[name]) for name in ("finished", "met", "batches")]
+            differs = describe_difference(json.loads(recipe), json.loads(self.recipe()))
             meter = ClassMeter(self.names)
             meter.load_state_dict(state["meter"])
+            kept = [{name: value.shape for name, value in one.items()} for one in states]
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"this is not the state of a step ({type(error).__name__}: {error})") from None
-        if recipe != self.recipe():
-            raise ValueError(f"this is the state of another step: {describe_texts(recipe, self.recipe())}")
+        if differs:
+            raise ValueError(f"this is the state of another step: {differs}")
+        if kept != [{name: value.shape for name, value in one.items()} for one in self.states]:
+            raise ValueError("this is the state of another step: its policies remember something else")
         self.states, self.meter = states, meter
         self.finished, self.met, self.batches = numbers
 
@@ -283,15 +291,14 @@ class FittedNetwork:
 class ClassSampler(Sampler[int]):
     """The positions of an epoch's images, for a loader: another order in every epoch of the step."""
 
-    def __init__(self, step: MethodStep, labels: np.ndarray) -> None:
-        self.step, self.labels = step, labels
+    def __init__(self, step: MethodStep, labels: np.ndarray, ids: np.ndarray) -> None:
+        self.step, self.labels, self.ids = step, labels, ids
 
     def __iter__(self) -> Iterator[int]:
         step, ranks = self.step, find_ranks()
         shares = class_shares(tuple(zip(step.policies, step.states, strict=True)))
         if shares is None:
-            rows = torch.arange(len(self.labels))
-            order = random_order(rows, step.seed, "shuffle", draw=step.finished).numpy()
+            order = random_order(torch.from_numpy(self.ids), step.seed, "shuffle", draw=step.finished).numpy()
         else:
             order = draw_rows(self.labels, shares, seed=step.seed, epoch=step.finished)
         return iter(ranks.own_part(order)[: len(self)].tolist())
@@ -300,14 +307,14 @@ class ClassSampler(Sampler[int]):
         return len(self.labels) // find_ranks().size  # as many in every process
 
 
-def read_policies(given: Policy | str | Sequence[Policy | str]) -> tuple[Policy, ...]:
+def read_policies(given: Any) -> tuple[Policy, ...]:
     """Policies, given as values or by name, one or several."""
     several = [given] if isinstance(given, Policy | str) else list(given)
     found = [find_policy(one) if isinstance(one, str) else one for one in several]
     for one in found:
         if not isinstance(one, Policy):
             raise ValueError(f"a policy is a value such as lw.CFA(), or a name such as 'cfa', but saw {one!r}")
-    return tuple(one for one in found if isinstance(one, Policy))
+    return tuple(found)
 
 
 def read_classes(given: int | Sequence[str] | Dataset) -> tuple[tuple[str, ...], Tensor | None]:
@@ -328,9 +335,9 @@ def read_valid(given: Any, names: Sequence[str]) -> Dataset:
     return valid
 
 
-def describe_texts(held: Any, own: str) -> str:
-    """Where the recipes of two steps differ."""
+def tell(part: Objective | Policy) -> Any:
+    """A method or a policy as JSON values; of one that is no recipe only what it is called."""
     try:
-        return describe_difference(json.loads(held), json.loads(own))
-    except (ValueError, TypeError):
-        return "it has other methods or policies"
+        return to_plain_json(part)
+    except ValueError:
+        return name_of_type(type(part))

@@ -155,14 +155,19 @@ def set_field(value: Any, path: str, text: str, *, name: str, elsewhere: Sequenc
             raise ValueError(f"{name.removesuffix('.' + rest)} is {old}, which has no settings: {rest} cannot be set")
         return replace(value, **{first: set_field(old, rest, text, name=name)})
     if is_dataclass(old) and first in NAMED_VALUES:
-        named = NAMED_VALUES[first]
-        if text not in named:
-            raise ValueError(f"{name} must be {' or '.join(named)}, but saw {text!r}")
-        return replace(value, **{first: named[text]})
+        return replace(value, **{first: find_named(first, text, name)})
     if is_dataclass(old):
         own = [f.name for f in own_fields(old)]
         raise ValueError(f"{name} has settings of its own: write {name}.{own[0]}=… or the like")
     return replace(value, **{first: parse_value(get_type_hints(type(value))[first], text, name)})
+
+
+def find_named(part: str, text: str, name: str) -> Any:
+    """What a word means as the start or the goal of an attack."""
+    named = NAMED_VALUES[part]
+    if text not in named:
+        raise ValueError(f"{name} must be {' or '.join(named)}, but saw {text!r}")
+    return named[text]
 
 
 def parse_value(kind: Any, text: str, name: str) -> Any:
