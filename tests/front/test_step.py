@@ -189,6 +189,18 @@ def test_a_saved_state_goes_on_as_if_nothing_had_happened(stop: int, tmp_path: P
     assert straight[2].meter.rows() == second[2].meter.rows() and len(second[2].meter.history) == 2
 
 
+def test_validation_images_may_be_a_pair_of_tensors() -> None:
+    x, y = some()
+    step = lw.TRADES(eps=0.1, steps=2, policy=lw.WAT(), classes=["ant", "bee", "cat", "dog", "emu"], valid=(x, y))
+    step(net_of(), x, y)
+    seen = step.end_epoch()
+    assert (
+        seen.valid is not None
+        and seen.valid.robust.n.tolist() == [3] * 5
+        and step.meter.last.main == ("valid", "robust")
+    )
+
+
 def test_the_meter_counts_what_the_network_answered() -> None:
     x, y = some(30)
     net = net_of()

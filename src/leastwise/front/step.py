@@ -7,6 +7,7 @@ loop does besides (the order of images, the optimiser, precision, processes) sta
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -329,7 +330,8 @@ def read_classes(given: int | Sequence[str] | Dataset) -> tuple[tuple[str, ...],
 
 def read_valid(given: Any, names: Sequence[str]) -> Dataset:
     """Validation images of the same classes."""
-    valid = read_data(given)
+    named = isinstance(given, Dataset | str | Path)
+    valid = read_data(given) if named else read_data(given, names=names)
     if valid.k != len(names):
         raise ValueError(f"the validation images have {valid.k} classes, but there are {len(names)} to train")
     return valid
