@@ -1,12 +1,12 @@
 """`leastwise audit`."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from leastwise.cli.options import ExecutorOptions, TargetOptions, echo, make_threat
+from leastwise.cli.options import ExecutorOptions, TargetOptions, echo
 from leastwise.core.text import Screen, parse_seconds
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ class Audit:
         target, where = self.target, self.where
         where.check()
         radii = [radius.strip() for radius in self.eps.split(",")]
+        from leastwise.attacks.naming import make_threat
+
         for radius in radii[1:]:  # the first is looked at below
             make_threat(target.norm, radius, target.step)
         budget = parse_seconds(self.time_budget)
@@ -61,17 +63,14 @@ class Audit:
         loaded = target.ready(console, radii[0], self.attack, threads=where.threads(target.threads))
         data, threat = loaded.data, loaded.threat
         from leastwise.attacks.registry import make_attacks, repeat_over_radii
-        from leastwise.audit.evidence import SUMMARY_FILE
-        from leastwise.core.files import write_json
         from leastwise.core.text import say
         from leastwise.jobs.audit_task import AuditTask
-        from leastwise.jobs.folder import read_run_facts
         from leastwise.jobs.two_phase import SecondPhase
         from leastwise.models.fast.prepare import FORMS
         from leastwise.report.cost_matrix import read_costs
-        from leastwise.report.summary import game_line, summarise
+        from leastwise.report.summary import write_summary
         from leastwise.report.terminal.two_phase import phases_lines
-        from leastwise.report.terminal.view import print_classes, progress
+        from leastwise.report.terminal.view import game_line, print_classes, progress
 
         cost = read_costs(Path(self.costs), data.names) if self.costs else None
         conditions = make_attacks(repeat_over_radii(self.attack, radii, threat), threat)
@@ -92,15 +91,11 @@ class Audit:
         if found is None:
             with where.open_executor() as executor, progress(console, "audit", data.names) as listen:
                 found = task.attack(listen, fresh=self.fresh, executor=executor)
-        if found.groups != data.groups:  # the classes were grouped otherwise when the evidence was made
-            found = replace(found, groups=data.groups)
-            found.save(task.evidence)
         phased = None
         if phases is not None:
             second = SecondPhase(auditor, data, folder, *phases, form=FORMS.get(target.form))
             found, phased = self.run_second(console, second, found)
-        made = summarise(found, read_run_facts(folder), cost) | ({"two_phase": phased} if phased else {})
-        write_json(folder / SUMMARY_FILE, made)
+        made = write_summary(folder, found, cost, two_phase=phased)
         print_classes(console, found, target.model)
         tell_findings(console, found)
         for line in phases_lines(phased) if phased else ():
@@ -115,13 +110,12 @@ class Audit:
         """The evidence of an audit that was done before; None if there is something to attack."""
         if self.fresh or not task.finished:
             return None
-        from leastwise.audit.evidence import load_evidence
         from leastwise.core.text import say
 
         say(console, f"done before, in {task.folder} (--fresh does it anew)")
         for remark in filter(None, [task.likeness]):
             say(console, remark)
-        return load_evidence(task.evidence.parent)
+        return task.read_finished()
 
     def split(self, conditions: "Conditions") -> "tuple[Conditions, tuple[PhasedAttack, SamplePlan] | None]":
         """What the first phase attacks with, and what is left for the second."""

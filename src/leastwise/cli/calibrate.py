@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from leastwise.attacks.choices import Norm
-from leastwise.cli.options import choose_device, load_data, make_threat, use_data_dir
+from leastwise.cli.options import load_data, use_data_dir
 from leastwise.core.text import Screen, say
 from leastwise.training.choices import CalibrationRule
 
@@ -59,6 +59,8 @@ class Calibrate:
     """where the network with offsets and the numbers go"""
 
     def run(self) -> None:
+        from leastwise.attacks.naming import make_threat
+
         threat = make_threat(self.norm, self.eps, self.step)
         use_data_dir(self.data_dir)
         from leastwise.attacks.base import Clean
@@ -67,6 +69,7 @@ class Calibrate:
         from leastwise.attacks.threats import Uniform
         from leastwise.core.files import check_writable, write_json
         from leastwise.jobs.audit_task import audit
+        from leastwise.jobs.executor import choose_device
         from leastwise.models.load.checkpoint import save_checkpoint
         from leastwise.models.load.dispatch import load_model
         from leastwise.report.summary import summarise

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import tyro
 
-from leastwise.cli.options import choose_device
 from leastwise.core.text import Screen
 
 
@@ -30,5 +29,6 @@ class Demo:
 
     def run(self) -> None:
         from leastwise.cli.demo_story import demo
+        from leastwise.jobs.executor import choose_device
 
         demo(Screen(), self.out, self.seed, device=choose_device(self.device, self.threads), fresh=self.fresh)

@@ -13,8 +13,8 @@ from leastwise.attacks.naming import Threat
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.registry import make_attacks
 from leastwise.attacks.threats import Linf, Uniform
-from leastwise.audit.evidence import SUMMARY_FILE, load_evidence
-from leastwise.core.files import write_atomic, write_json
+from leastwise.audit.evidence import load_evidence
+from leastwise.core.files import write_atomic
 from leastwise.core.text import say
 from leastwise.data.loading import DEFAULT
 from leastwise.jobs.events import JobEventListener
@@ -26,7 +26,7 @@ from leastwise.jobs.store import Store
 from leastwise.models.fast.prepare import Form
 from leastwise.report.page.page import make_page
 from leastwise.report.results import AuditedModel
-from leastwise.report.summary import summarise
+from leastwise.report.summary import write_summary
 from leastwise.report.terminal.view import headline, print_classes, progress, what_changed
 from leastwise.training.methods.pgd_at import PGDAT
 from leastwise.training.methods.standard import Standard
@@ -86,7 +86,7 @@ def demo(
         raise ValueError(f"{labels[job]} could not be done: {reason}")
     found = {name: load_evidence(out / name) for name in jobs}
     for name, one in found.items():
-        write_json(out / name / SUMMARY_FILE, summarise(one, read_run_facts(out / name)))
+        write_summary(out / name, one)
         print_classes(console, one, f"{name}, eps {EPS:g}")
     say(console, f"\n{headline(found[NAMES[1]])}")
     for before, after in pairwise(NAMES):

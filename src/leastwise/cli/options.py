@@ -1,7 +1,6 @@
 """Options and helpers that several verbs share: what is attacked, who computes, threats, devices, data."""
 
 import json
-import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ import tyro
 from rich.console import Console
 
 from leastwise.attacks.choices import Keep, Norm
-from leastwise.core.text import first_line, parse_number, parse_numbers, parse_seconds
+from leastwise.core.text import parse_numbers, parse_seconds
 
 if TYPE_CHECKING:
     from leastwise.attacks.naming import Threat
@@ -21,38 +20,6 @@ if TYPE_CHECKING:
     from leastwise.data.dataset import Dataset
     from leastwise.jobs.executor import Executor
     from leastwise.models.classifier import Classifier
-
-
-def make_threat(norm: str, eps: str, step: str, *, keep: Keep = "fooled") -> "Threat":
-    """The radius, step and counting rule that all attacks of a command share."""
-    from leastwise.attacks.naming import Threat
-    from leastwise.attacks.threats import L1, L2, Linf
-
-    radius = parse_number(eps, "eps")
-    if norm == "linf" and 1 < radius < math.inf:
-        raise ValueError(f"eps is in pixel units and images span [0, 1], but saw {radius:g}: write {radius:g}/255")
-    ball = Linf(radius) if norm == "linf" else L2(radius) if norm == "l2" else L1(radius)
-    return Threat(ball, parse_number(step, "step") if step else radius / 4, keep)
-
-
-def choose_device(device: str, threads: int) -> str:
-    """Set the threads and name the device: an accelerator if there is one and nothing else was asked for."""
-    import torch
-
-    if threads < 0:
-        raise ValueError(f"threads must be 1 or more, but saw {threads}")
-    most = 4 * (os.cpu_count() or 1)  # beyond, threads only wait; with very many, the process dies
-    if threads > most:
-        raise ValueError(f"threads may be {most} at most on this machine, but saw {threads}")
-    if threads:
-        torch.set_num_threads(threads)
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.zeros(1, device=device).item()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise ValueError(f"the device {device!r} cannot be used ({first_line(error)}): try cpu") from None
-    return device
 
 
 def use_data_dir(folder: str) -> None:
@@ -138,6 +105,9 @@ class TargetOptions:
 
     def ready(self, console: Console, eps: str, attack: str, *, threads: int = 0) -> LoadedTarget:
         """Everything loaded; `eps` is one radius. A misspelt name or number is found before the data are read."""
+        from leastwise.attacks.naming import make_threat
+        from leastwise.jobs.executor import choose_device
+
         threat = make_threat(self.norm, eps, self.step, keep=self.keep)
         mean, std = parse_numbers(self.mean, "mean"), parse_numbers(self.std, "std")
         use_data_dir(self.data_dir)

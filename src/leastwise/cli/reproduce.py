@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from leastwise.cli.options import ExecutorOptions, choose_device, use_data_dir
+from leastwise.cli.options import ExecutorOptions, use_data_dir
 from leastwise.core.text import Screen
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ class Reproduce:
         exhibits = tuple({one.id: one for name in self.exhibits for one in select_exhibits(name)}.values())
         wanted = keep_roles(exhibits, self.only)
         threads = self.where.threads(self.threads)
+        from leastwise.jobs.executor import choose_device
+
         device = choose_device(self.device, threads)
         if self.next:
             return self.do_next(wanted, device, threads)

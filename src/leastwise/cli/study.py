@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from leastwise.cli.options import ExecutorOptions, choose_device, make_threat, use_data_dir
+from leastwise.cli.options import ExecutorOptions, use_data_dir
 from leastwise.cli.train import Train
 from leastwise.core.text import Screen
 
@@ -54,6 +54,8 @@ class Study:
         self.where.check()
         plan = read_study(self.file)
         use_data_dir(self.data_dir)
+        from leastwise.jobs.executor import choose_device
+
         device = choose_device(self.device, self.where.threads(self.threads))
         jobs = {cell: audit_job(plan, cell) for cell in plan.cells}
         out = Path(self.out or f"results/study-{self.file.stem}")
@@ -94,6 +96,8 @@ def audit_job(plan: "StudyPlan", cell: "StudyCell") -> "AuditJob":
 
     check_keys(plan.audit, tuple(AUDIT), "[audit]")
     chosen = {name: of_kind(value, AUDIT[name], f"audit.{name}") for name, value in plan.audit.items()}
+    from leastwise.attacks.naming import make_threat
+
     threat = make_threat(
         chosen.get("norm", "linf"), cell.eps, chosen.get("step", ""), keep=chosen.get("keep", "fooled")
     )
@@ -136,12 +140,10 @@ def carry_out(
     console: "Console", jobs: "dict[StudyCell, AuditJob]", out: Path, *, runner: "JobRunner"
 ) -> "list[StudyRow]":
     """Do what is left of the trainings and audits, and collect what all of them found."""
-    from leastwise.audit.evidence import SUMMARY_FILE, load_evidence
-    from leastwise.core.files import write_json
-    from leastwise.jobs.folder import read_run_facts
+    from leastwise.audit.evidence import load_evidence
     from leastwise.jobs.schedule import execute, schedule
     from leastwise.report.study import make_rows
-    from leastwise.report.summary import summarise
+    from leastwise.report.summary import write_summary
 
     labels: dict[Any, str] = {job: str(cell) for cell, one in jobs.items() for job in (one.model, one)}
     work = schedule(jobs.values(), runner.store)
@@ -152,7 +154,7 @@ def carry_out(
     for cell, job in jobs.items():
         folder = runner.store.folder(job)
         found = load_evidence(folder)
-        write_json(folder / SUMMARY_FILE, summarise(found, read_run_facts(folder)))
+        write_summary(folder, found)
         rows += make_rows(cell, found, os.path.relpath(folder, out))
     return rows
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from leastwise.attacks.choices import Norm
-from leastwise.cli.options import choose_device, make_threat, use_data_dir, with_size
+from leastwise.cli.options import use_data_dir, with_size
 from leastwise.core.text import Screen, parse_number, parse_numbers
 from leastwise.training.choices import CraftMode, Precision, SelectionRule
 
@@ -114,6 +114,8 @@ class Train:
 
     def run(self) -> None:
         use_data_dir(self.data_dir)
+        from leastwise.jobs.executor import choose_device
+
         device = choose_device(self.device, self.threads)
         from leastwise.core.recipe import name_of_type, recipe_key
         from leastwise.core.text import say
@@ -191,6 +193,8 @@ class Train:
 
     def job(self) -> "TrainJob":
         """The recipe: every part by its name, then the settings."""
+        from leastwise.attacks.naming import make_threat
+
         threat = make_threat(self.norm, self.eps, self.step)
         from leastwise.jobs.images import ImageSet
         from leastwise.jobs.job import TrainJob

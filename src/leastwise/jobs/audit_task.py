@@ -124,6 +124,20 @@ class AuditTask:
         """What a finished audit was recognised by, if that is less than what its model answers."""
         return describe_likeness(self.evidence.parent, self.claim)
 
+    def read_finished(self) -> Evidence:
+        """The evidence that is there, with the superclasses that the data have now."""
+        found = load_evidence(self.evidence.parent)
+        return self.with_groups(found)
+
+    def with_groups(self, found: Evidence) -> Evidence:
+        """The evidence, written anew if the classes were grouped otherwise when it was made."""
+        if found.groups == self.data.groups:
+            return found
+        found = replace(found, groups=self.data.groups)
+        if self.folder is not None:
+            found.save(self.evidence)
+        return found
+
     def run(
         self, listen: AuditListener = ignore, *, fresh: bool = False, executor: Executor = LOCAL, clock: Clock = CLOCK
     ) -> Path:

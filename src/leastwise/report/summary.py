@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,13 @@ from leastwise.attacks.autoattack import STANDARD
 from leastwise.attacks.base import Clean
 from leastwise.attacks.corruptions import Corrupted
 from leastwise.attacks.threats import Linf
-from leastwise.audit.evidence import Evidence, count_confusions, cvc, entropy
+from leastwise.audit.evidence import SUMMARY_FILE, Evidence, count_confusions, cvc, entropy
 from leastwise.audit.masking import ball_of, cautions, count_unconfirmed, masking_sentences
 from leastwise.audit.record import SurvivorCheck
 from leastwise.core.counts import ClassFrame
-from leastwise.core.files import finite_or_none, with_nulls
+from leastwise.core.files import finite_or_none, with_nulls, write_json
 from leastwise.data.classes import Groups
+from leastwise.jobs.folder import read_run_facts
 from leastwise.report.condition_stats import (
     ConditionStats,
     Curve,
@@ -75,6 +77,15 @@ def summarise(
         "fairness": {name: measure_fairness(evidence, name, cost) for name in frame.conditions},
         "provenance": describe_provenance(evidence) | known,
     }
+
+
+def write_summary(
+    folder: Path, evidence: Evidence, cost: "np.ndarray | None" = None, **more: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """The summary of an audit, written beside its evidence, with what else was found of it."""
+    made = summarise(evidence, read_run_facts(folder), cost) | {name: found for name, found in more.items() if found}
+    write_json(folder / SUMMARY_FILE, made)
+    return made
 
 
 def describe_provenance(evidence: Evidence) -> dict[str, Any]:
@@ -334,14 +345,3 @@ def value_block(found: GameValue, evidence: Evidence) -> dict[str, Any]:
     return (
         {"source": evidence.names[found.source]} | target | {"cost": found.value, "low": found.low, "high": found.high}
     )
-
-
-def game_line(block: Mapping[str, Any]) -> str:
-    """The game in a sentence."""
-    pick, pair = block["class"], block.get("pair")
-    said = f"an attacker who picks the class gains {pick['cost']:.3f} [{pick['low']:.3f}, {pick['high']:.3f}] with "
-    said += str(pick["source"])
-    if pair:
-        said += f"; who picks a pair, {pair['cost']:.3f} [{pair['low']:.3f}, {pair['high']:.3f}] by turning "
-        said += f"{pair['source']} into {pair['target']}"
-    return said

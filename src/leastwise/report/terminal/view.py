@@ -4,8 +4,9 @@ Progress is always visible: a bar in a terminal, plain lines elsewhere.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -294,6 +295,17 @@ def headline(evidence: Evidence) -> str:
         f"An attacker would pick {picked}: {accuracy} % {found.interval} "
         f"under {found.condition}, against {found.overall} % overall."
     )
+
+
+def game_line(block: Mapping[str, Any]) -> str:
+    """The game in a sentence."""
+    pick, pair = block["class"], block.get("pair")
+    said = f"an attacker who picks the class gains {pick['cost']:.3f} [{pick['low']:.3f}, {pick['high']:.3f}] with "
+    said += str(pick["source"])
+    if pair:
+        said += f"; who picks a pair, {pair['cost']:.3f} [{pair['low']:.3f}, {pair['high']:.3f}] by turning "
+        said += f"{pair['source']} into {pair['target']}"
+    return said
 
 
 def what_changed(a: Evidence, b: Evidence, names: tuple[str, str], *, condition: str) -> str:
