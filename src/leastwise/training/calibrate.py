@@ -165,10 +165,11 @@ def attacked_logits(
     """The logits of attacked images and their labels, in float64 on the CPU, in the order of the data."""
     found: list[Logits] = []
     labels: list[Labels] = []
+    dtype = next((p.dtype for p in model.parameters()), torch.float32)
     with inference(model.to(device)):
         for positions in np.array_split(np.arange(len(data)), -(-len(data) // BATCH)):
             x, y, ids = Batch(*(part.to(device) for part in data.batch(positions)))
-            x_adv = attack.perturb(model, x, y, Noise(seed, ids, "/calibrate"))
+            x_adv = attack.perturb(model, x.to(dtype), y, Noise(seed, ids, "/calibrate"))
             with torch.no_grad():
                 found.append(model(x_adv).double().cpu())
             labels.append(y.cpu())
