@@ -102,10 +102,8 @@ class Calibrate:
             print_classes(console, evidence[label], label)
         saying = what_changed(evidence["before"], evidence["after"], ("before", "after"), condition=f"pgd{self.steps}")
         say(console, f"\n{saying}")
-        note = f"logit offsets were chosen on {len(valid)} validation images (leastwise calibrate, rule {self.rule})"
-        if not trial.accepted:
-            note = f"offsets that {len(valid)} validation images suggested were refused (leastwise calibrate)"
-        save_checkpoint(out / "model.pt", after.cpu(), test.shape, names=test.names, notes=(*model.notes, note))
+        notes = (*model.notes, self.describe_choice(len(valid), trial.accepted))
+        save_checkpoint(out / "model.pt", after.cpu(), test.shape, names=test.names, notes=notes)
         content: dict[str, Any] = {
             "offsets": dict(zip(test.names, offsets.tolist(), strict=True)),
             "accepted": trial.accepted,
@@ -119,6 +117,12 @@ class Calibrate:
         }
         write_json(out / "calibration.json", content)
         say(console, f"Checkpoint and numbers: {out}")
+
+    def describe_choice(self, images: int, accepted: bool) -> str:
+        """The note that goes with the checkpoint."""
+        if not accepted:
+            return f"offsets that {images} validation images suggested were refused (leastwise calibrate)"
+        return f"logit offsets were chosen on {images} validation images (leastwise calibrate, rule {self.rule})"
 
     def choose(
         self, console: Screen, model: "Classifier", valid: "Dataset", *, attack: "PGD", device: str
