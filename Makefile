@@ -12,9 +12,9 @@ INPUTS := pyproject.toml constraints.txt
 TEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 # Benchmarks use networks that others trained, where a folder with them is at hand.
-bench: export LEASTWISE_TEST_DATA ?= $(shell .ci/test-data)
+bench bench-batch: export LEASTWISE_TEST_DATA ?= $(shell .ci/test-data)
 
-.PHONY: help setup demo smoke campaign test test-slow test-faults lint check bench bench-cluster bench-prepare bench-train bench-race bench-checks same-bits
+.PHONY: help setup demo smoke campaign test test-slow test-faults lint check bench bench-cluster bench-prepare bench-batch bench-train bench-race bench-checks same-bits
 .PHONY: walks listing screenshots docs clean
 
 help:
@@ -29,6 +29,7 @@ help:
 	@echo "make bench   speed against other libraries, as ratios"
 	@echo "make bench-cluster   two workers against one"
 	@echo "make bench-prepare   step time of given and prepared networks"
+	@echo "make bench-batch   the default batch of an audit against others, and what the system takes"
 	@echo "make bench-train   a training step against the way released code takes it"
 	@echo "make bench-race   what races and audits in two phases cost, and how often they are right"
 	@echo "make bench-checks   what it costs an audit to try to prove its numbers wrong"
@@ -98,6 +99,9 @@ bench-cluster: $(STAMP)-bench
 
 bench-prepare: $(STAMP)-bench
 	$(BIN)/python benchmarks/prepare.py
+
+bench-batch: $(STAMP)-bench
+	$(BIN)/python benchmarks/batch.py
 
 bench-train: $(STAMP)-bench
 	$(BIN)/python benchmarks/train.py

@@ -43,7 +43,7 @@ from leastwise.models.classifier import Classifier, inference
 from leastwise.models.fast.prepare import attack_step, prepare
 from leastwise.models.load.checkpoint import load_checkpoint
 from leastwise.models.load.dispatch import load_model
-from leastwise.models.preflight import MOST_IMAGES, usual_batch
+from leastwise.models.preflight import MOST_IMAGES, find_batch_sizes
 from leastwise.training.base import Epoch
 from leastwise.training.methods.pgd_at import PGDAT
 from leastwise.training.recipe import Training
@@ -69,7 +69,7 @@ class Subject:
     @property
     def batch(self) -> int:
         """What an audit takes unless told otherwise; the peers get the same."""
-        return usual_batch(self.model, self.x[:2])
+        return find_batch_sizes(self.model, self.x[:2]).usual
 
 
 def subjects(images: int, only: str) -> list[Subject]:

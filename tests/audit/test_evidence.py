@@ -25,7 +25,7 @@ from leastwise.jobs.audit_task import AuditTask, audit
 from leastwise.jobs.events import AuditEvent, Meanwhile, Ready, Step
 from leastwise.models.classifier import Classifier, wrap
 from leastwise.models.fast.prepare import ORIGINAL
-from leastwise.models.preflight import backward_bytes, usual_batch
+from leastwise.models.preflight import find_batch_sizes, measure_tensors
 from leastwise.models.zoo.registry import build
 from leastwise.report.summary import summarise
 from tests.conftest import SHAPE, K
@@ -312,11 +312,23 @@ def test_the_file_holds_no_code(evidence: Evidence, tmp_path: Path) -> None:
     assert set(header["__metadata__"]) == {"leastwise"} and os.sep not in header["__metadata__"]["leastwise"]
 
 
-def test_the_usual_batch_is_what_a_gigabyte_holds() -> None:
+def test_a_batch_fits_into_a_gigabyte_and_its_tensors_into_the_allocator() -> None:
     """Convolution and ReLU keep their input and output for the gradient, the linear layer the ReLU's output again."""
     net = nn.Sequential(nn.Conv2d(3, 5000, 1), nn.ReLU(), nn.Flatten(), nn.Linear(5000 * 100, 2))
     model, images = wrap(net, 2), torch.rand(2, 3, 10, 10)
-    each = 4 * (3 * 100 + 5000 * 100)
-    assert backward_bytes(model, images) == 2 * each
-    assert usual_batch(model, images) == (1 << 30) // each == 536
-    assert usual_batch(wrap(lambda x: x.mean(dim=(2, 3))[:, :2], 2), images) == 1000  # a black box keeps nothing
+    largest = 4 * 5000 * 100
+    each = 4 * 3 * 100 + largest
+    assert measure_tensors(model, images) == (2 * each, 2 * largest)
+    assert find_batch_sizes(model, images) == ((1 << 30) // each, 16)  # 8 would fill the tensors, and are too few
+    narrow = wrap(nn.Sequential(nn.Conv2d(3, 250, 1), nn.ReLU(), nn.Flatten(), nn.Linear(250 * 100, 2)), 2)
+    assert find_batch_sizes(narrow, images) == (1000, (16 << 20) // (4 * 250 * 100))
+    black_box = wrap(lambda x: x.mean(dim=(2, 3))[:, :2], 2)  # keeps nothing
+    assert find_batch_sizes(black_box, images) == (1000, 500)
+
+
+def test_the_size_of_shards_does_not_follow_the_batch() -> None:
+    """It is part of the key: results of versions with another rule for batches are still found."""
+    data = Dataset.of(np.zeros((3, 3, 10, 10), np.uint8), np.array([0, 1, 1]))
+    net = nn.Sequential(nn.Conv2d(3, 250, 1), nn.ReLU(), nn.Flatten(), nn.Linear(250 * 100, 2))
+    auditor = make_auditor(net, data, (("clean", Clean()),), force=True)
+    assert auditor.batch_size == 167 and auditor.recipe.shard == 1000

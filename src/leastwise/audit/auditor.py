@@ -36,7 +36,7 @@ from leastwise.models.answers import NamedAnswers, ask_first, spread_rows
 from leastwise.models.classifier import Classifier, inference, wrap
 from leastwise.models.fast.prepare import ORIGINAL, Form, Prepared, prepare, put_in_form
 from leastwise.models.gradient_check import REACH
-from leastwise.models.preflight import MOST_IMAGES, PREFLIGHT_IMAGES, usual_batch
+from leastwise.models.preflight import MOST_IMAGES, PREFLIGHT_IMAGES, find_batch_sizes
 
 TELL_EVERY = 1.0  # seconds of a batch between two words on it
 TRIAL_FROM = 2000  # attacked images (summed over conditions) from which timing the forms of a model is worth it
@@ -207,16 +207,17 @@ def make_auditor(
     )
     told = (f"{name}: {note}" for name, attack in conditions for note in attack.notes(data.k))
     warnings = (*data.part_notes, *asked.warnings, *told)
-    usual = usual_batch(classifier, data.batch(spread_rows(len(data), 2)).x.to(device))
+    sizes = find_batch_sizes(classifier, data.batch(spread_rows(len(data), 2)).x.to(device))
     recipe = AuditRecipe(
-        classifier.digest(), data.digest(), conditions, seed, shard or usual_shard(data.k, usual), images
+        classifier.digest(), data.digest(), conditions, seed, shard or usual_shard(data.k, sizes.fitting), images
     )
-    return Auditor(classifier, recipe, batch_size or usual, device, warnings, asked.answers)
+    return Auditor(classifier, recipe, batch_size or sizes.usual, device, warnings, asked.answers)
 
 
-def usual_shard(k: int, batch: int) -> int:
-    """Images of a shard: ten batches, a thousand images at most; but twice the classes where sums are kept by class."""
-    return max(min(MOST_IMAGES, 10 * batch), 2 * min(k, MOST_SUMMED))
+def usual_shard(k: int, fitting: int) -> int:
+    """Images of a shard: ten times what fits into memory, a thousand at most; but twice the classes where sums are kept
+    by class. It is part of the key, so it follows nothing that is chosen for speed."""
+    return max(min(MOST_IMAGES, 10 * fitting), 2 * min(k, MOST_SUMMED))
 
 
 def list_surrogates(conditions: Conditions) -> dict[str, nn.Module]:

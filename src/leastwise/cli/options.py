@@ -101,7 +101,7 @@ class TargetOptions:
     threads: int = 0
     """processor threads; 0 leaves the choice to torch"""
     batch_size: int = 0
-    """images attacked at a time; 0 for as many as a gigabyte holds, at most 1,000"""
+    """images attacked at a time; 0 for 16 to 500 by the size of the network's tensors"""
 
     def ready(self, console: Console, eps: str, attack: str, *, threads: int = 0) -> LoadedTarget:
         """Everything loaded; `eps` is one radius. A misspelt name or number is found before the data are read."""

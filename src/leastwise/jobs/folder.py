@@ -8,6 +8,7 @@ has the same images without attack and other margins.
 import contextlib
 import ctypes
 import json
+import math
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -260,18 +261,31 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
 
 
 def steady_memory() -> None:
-    """Keep blocks of 4 MB and more out of the heap, where gaps between small blocks add up: 150 MB over 50 shards.
+    """Let the allocator keep what operations of attacks free, for the next operation.
 
-    glibc does so by itself until the first of them is freed, and then raises the limit to 32 MB. With huge pages (see
-    the command line) and a heap that is not cut back at every turn this costs no time.
+    glibc gives blocks beyond a limit back to the system at once, and the system clears every page that is asked for
+    anew: of AutoAttack on a small network that was more than half of the time. 32 MB is the largest limit that it
+    takes, which batches stay below (`leastwise.models.preflight.find_batch_sizes`); set at the start it also stops
+    glibc from moving it. What is kept is given back after every piece of work (`give_back_memory`).
     """
     with contextlib.suppress(OSError, AttributeError):  # other systems have no such call
         libc = ctypes.CDLL(None)
-        libc.mallopt(M_MMAP_THRESHOLD, 4 << 20)
-        libc.mallopt(M_TRIM_THRESHOLD, 512 << 20)
+        libc.mallopt(M_MMAP_THRESHOLD, 32 << 20)
+        libc.mallopt(M_TRIM_THRESHOLD, 1 << 30)
+
+
+class Returned:
+    """When memory was given back last; the system clears what is asked for anew, so not after every short piece."""
+
+    EVERY = 20.0  # seconds
+    last = -math.inf
 
 
 def give_back_memory() -> None:
-    """Let the allocator return what is free."""
+    """Let the allocator return what is free, now and then."""
+    now = time.monotonic()
+    if now - Returned.last < Returned.EVERY:
+        return
+    Returned.last = now
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

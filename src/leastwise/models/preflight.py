@@ -6,6 +6,7 @@ Here too: how many images are looked at first, and how many fit into a batch, wh
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -227,9 +228,13 @@ def logits_one_by_one(model: nn.Module, x: Images, k: int) -> Logits:
 
 # How many images are asked for at once.
 
-MOST_IMAGES, MOST_BYTES = 1000, 1 << 30  # of a batch whose size nobody chose: images, and memory for their gradients
+MOST_IMAGES, MOST_BYTES = 1000, 1 << 30  # that are held at once: images, and memory for their gradients
 PIXEL_BYTES = 64 << 20  # of the pixels of such a batch: attacks hold them about ten times over
 PREFLIGHT_IMAGES, PREFLIGHT_BYTES = 100, 64 << 20  # of the images that are looked at first, and of their pixels
+# On processors, of a batch whose size nobody chose: its largest tensor, which is about what a cache holds and half of
+# what the allocator keeps for the next operation (`leastwise.jobs.folder.steady_memory`), and how many images are
+# enough or too few whatever tensors are like. Measured on three networks: benchmarks/batch.py.
+TENSOR_BYTES, ENOUGH_IMAGES, FEW_IMAGES = 16 << 20, 500, 16
 
 
 def count_preflight(shape: Shape) -> int:
@@ -237,18 +242,34 @@ def count_preflight(shape: Shape) -> int:
     return max(1, min(PREFLIGHT_IMAGES, PREFLIGHT_BYTES // (4 * math.prod(shape))))
 
 
-def usual_batch(model: Classifier, some: Images) -> int:
-    """As many images as fit into the memory that a batch may take, at most a thousand.
+class BatchSizes(NamedTuple):
+    """How many images fit into the memory that they may take, and how many are attacked at a time."""
 
-    Large batches suit small networks, and more so when most examples have left them.
+    fitting: int
+    usual: int
+
+
+def find_batch_sizes(model: Classifier, some: Images) -> BatchSizes:
+    """What a network and images like these ask for, by counting bytes and never by the clock.
+
+    On a processor, tensors beyond what the allocator keeps are given back to the system after every operation and
+    cleared when they are asked for again, which took up to a half of the time of small networks; much smaller ones
+    leave operations with little to do.
     """
     with inference(model):
-        each = backward_bytes(model, some) // len(some)
-    return max(1, min(MOST_IMAGES, MOST_BYTES // max(1, each), PIXEL_BYTES // some[0].nbytes))
+        kept, largest = measure_tensors(model, some)
+    each, largest = max(1, kept // len(some)), max(1, largest // len(some))
+    fitting = max(1, min(MOST_IMAGES, MOST_BYTES // each, PIXEL_BYTES // some[0].nbytes))
+    if some.device.type != "cpu":
+        return BatchSizes(fitting, fitting)
+    return BatchSizes(fitting, min(fitting, ENOUGH_IMAGES, max(FEW_IMAGES, TENSOR_BYTES // largest)))
 
 
-def backward_bytes(model: Classifier, x: Images) -> int:
-    """What a forward pass keeps for its backward pass, in bytes; of a black box, the images."""
+def measure_tensors(model: Classifier, x: Images) -> tuple[int, int]:
+    """What a forward pass keeps for its backward pass, and the largest tensor of that, in bytes.
+
+    Of a black box these are the images.
+    """
     kept: dict[int, int] = {x.data_ptr(): x.nbytes}
 
     def note(saved: Tensor) -> Tensor:
@@ -258,4 +279,5 @@ def backward_bytes(model: Classifier, x: Images) -> int:
     weights = {part.data_ptr() for part in (*model.parameters(), *model.buffers())}
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, lambda saved: saved):
         model(x.detach().requires_grad_() if model.gradients else x)
-    return sum(size for place, size in kept.items() if place not in weights)
+    sizes = [size for place, size in kept.items() if place not in weights]
+    return sum(sizes), max(sizes)
