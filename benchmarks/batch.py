@@ -15,6 +15,7 @@ import json
 import os
 import statistics
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,7 +72,7 @@ def subjects(folder: Path, only: str) -> list[Subject]:
 
     data = load(str(folder / "cifar10_test_first2000.npz"))
     file, std = str(folder / "nets" / "akamaster_cifar10_resnet20.th"), (0.229, 0.224, 0.225)
-    made = {
+    made: dict[str, Callable[[], Subject]] = {
         "small": lambda: Subject("small", load_checkpoint(SMALL), 8 / 255),
         "resnet20": lambda: Subject(
             "resnet20", load_model(file, data.shape, data.names, arch="resnet20", mean=IMAGENET_MEAN, std=std), 2 / 255
@@ -86,7 +87,8 @@ def time_audit(one: Subject, data: Dataset, attack: str, *, size: int, form: For
     conditions = ((attack, make_attack(attack, Threat(Linf(one.eps), one.eps / 4, "fooled"))),)
     begun = spent_so_far()
     audit(one.model, data, conditions, batch_size=size, form=form, check=False)
-    return Spent(*(after - before for after, before in zip(spent_so_far(), begun, strict=True)))
+    now = spent_so_far()
+    return Spent(now.user - begun.user, now.system - begun.system, now.faults - begun.faults)
 
 
 def compare_sizes(one: Subject, data: Dataset, attack: str, *, rounds: int, form: Form) -> dict[str, float]:
