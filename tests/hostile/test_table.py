@@ -151,7 +151,12 @@ CASES: dict[str, Case] = {
         lambda f: npz(f, images=IMAGES[..., :27], names=np.array(NAMES)), "was trained on images"
     ),
     "one class": data(lambda f: npz(f, labels=np.zeros(20, int)), "class"),
-    "several sizes": data(lambda f: pictures(f, (28, 28), (20, 28)), "have 2 sizes", "--data ./set"),
+    "several sizes": Case(
+        "audit net.py:build --attack clean --data ./set", "have 2 sizes", lambda f: pictures(f, (28, 28), (20, 28))
+    ),
+    "several sizes for a model of other classes": data(
+        lambda f: pictures(f, (28, 28), (20, 28)), "was trained on the classes", "--data ./set"
+    ),
     "an absurd crop": data(lambda f: pictures(f, (28, 28), (28, 28)), "size", "--data ./set --size 100000000"),
     "a folder without classes": data(lambda f: (f / "set").mkdir(), "has no sub-folders", "--data ./set"),
     "classes without images": data(lambda f: (f / "set" / "a").mkdir(parents=True), "holds no images", "--data ./set"),

@@ -87,7 +87,7 @@ class Calibrate:
         valid = self.load_validation(console, name, recipe)
         test = load_data(console, name.partition("/")[0] if recipe else name, "test")
         test = test.take(self.per_class) if self.per_class else test
-        model = load_model(place / "model.pt" if place.is_dir() else place, test.shape, test.names).to(device)
+        model = load_model(place, test.shape, test.names).to(device)
         attack = PGD(threat.ball, CE(), threat.step, self.steps, Uniform())
         say(console, f"choosing on {len(valid):,} validation images under {attack}")
         found, trial = self.choose(console, model, valid, attack=attack, device=device)

@@ -61,7 +61,8 @@ class TargetOptions:
     """A classifier and the images to attack it on."""
 
     model: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="MODEL")]
-    """path/file.py:function or package.module:function returning a network, a checkpoint, .pt2, .onnx, …"""
+    """path/file.py:function or package.module:function returning a network, a checkpoint, the folder of a training,
+    .onnx, .pt2, TorchScript, hf:NAME, timm:NAME, torchvision:NAME, robustbench:NAME, …"""
     data: Annotated[str, tyro.conf.arg(metavar="DATA")] = "fashion-mini"
     """NAME, NAME/SPLIT, an .npz or .npy, or a folder with one sub-folder of images per class"""
     size: int = 0
@@ -89,7 +90,9 @@ class TargetOptions:
     map: Annotated[str, tyro.conf.arg(metavar="A=B,…")] = ""
     """classes that data and model call otherwise: car=automobile says that the model's automobile is the data's car"""
     trust: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """allow formats that can run code when they are loaded (.pt2, Hugging Face folders with their own code)"""
+    """allow what can run code when it is loaded (TorchScript, .pt2, pickled networks, folders with their own code)"""
+    no_resize: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """give images to the model as they are, also where it says that it resizes them"""
     force: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """go on although a check before it says the result may mean little; every output repeats the warning"""
     form: FormName = "auto"
@@ -122,7 +125,7 @@ class TargetOptions:
         mapping = parse_map(self.map)
         # Reading, a first pass and the checks may take a minute: say what is being done before they begin.
         say(console, f"reading {self.data} and {self.model}, and checking them")
-        data = load_data(console, with_size(self.data, self.size))
+        data = self.load_data(console, mean=mean, std=std)
         if self.per_class:
             data = data.take(self.per_class)
         if self.only:
@@ -143,12 +146,31 @@ class TargetOptions:
                 std=std,
                 trust=self.trust,
                 mapping=mapping,
+                resize=not self.no_resize,
             )
 
         def other(name: str) -> Surrogate:
             return make_surrogate(name, classifier(name).to(device))
 
         return LoadedTarget(classifier(self.model), data, replace(threat, load=other), device)
+
+    def load_data(self, console: Console, *, mean: Sequence[float], std: Sequence[float]) -> "Dataset":
+        """The data; photographs of many sizes are cut to what the model says it takes, unless the user says a size."""
+        from leastwise.core.text import say
+        from leastwise.data.readers.image_folder import MixedSizes
+        from leastwise.models.load.dispatch import load_model, read_side
+
+        try:
+            return load_data(console, with_size(self.data, self.size))
+        except MixedSizes:
+            place, _, name = self.model.rpartition(":")
+            if place.endswith(".py") or name.isidentifier():  # a function that would be called twice
+                raise
+            side = read_side(load_model(self.model, arch=self.arch or None, mean=mean, std=std, trust=self.trust))
+            if side is None:
+                raise
+            say(console, f"the images have several sizes: squares of {side} pixels, which the model takes, are cut out")
+            return load_data(console, with_size(self.data, side))
 
     def make_auditor(
         self, loaded: "LoadedTarget", conditions: "Conditions", *, shard: int = 0, images: bool = False

@@ -10,7 +10,6 @@ functions of other files, files, servers, and other objects behind a function; a
 it answers (`leastwise.models.answers`). Byte code differs between Python versions, so a function's digest does too.
 """
 
-import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,12 +21,11 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.export import ExportedProgram
 
 from leastwise.core.files import sha256
 from leastwise.core.types import Images, Logits
 from leastwise.models.blackbox import QUERIES_ONLY, BlackBox
-from leastwise.models.foreign import silence_libraries
+from leastwise.models.exported import Exported, shield
 
 UNSEEN = "a change in files or servers that the function asks is noticed by its answers on some images alone"
 
@@ -37,36 +35,6 @@ class TrainedOn(NamedTuple):
 
     shape: tuple[int, int, int]
     names: tuple[str, ...]
-
-
-class Exported(nn.Module):
-    """An exported graph, shielded from train() and eval(), which it refuses: its mode was fixed by the export."""
-
-    def __init__(self, graph: nn.Module, content: str = "") -> None:
-        super().__init__()
-        self.graph = graph
-        self.content = content  # hash of the file it came from; part of the digest like any plain setting
-
-    def forward(self, x: Images) -> Any:
-        return self.graph(x)
-
-    def train(self, mode: bool = True) -> "Exported":
-        self.training = mode
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Exported":
-        with silence_libraries():  # torch warns about its own tree specifications when it copies them
-            return Exported(copy.deepcopy(self.graph, memo), self.content)
-
-
-def shield(net: Any) -> Any:
-    """Exported programs and their graphs as modules that have an evaluation mode; anything else unchanged."""
-    if isinstance(net, ExportedProgram):
-        return Exported(net.module())
-    # torch.export replaces `train` on the instance by a method that raises.
-    if isinstance(net, torch.fx.GraphModule) and "train" in vars(net):
-        return Exported(net)
-    return net
 
 
 class Classifier(nn.Module):
@@ -87,14 +55,22 @@ class Classifier(nn.Module):
         super().__init__()
         check_normalisation(mean, std)
         self.net = net
-        self.k = k
+        self.k = k  # 0 as long as nobody knows: the data will say
         self.mean, self.std = tuple(mean), tuple(std)
         self.arch = arch  # the name it can be rebuilt from, if any
         self.notes = tuple(notes)  # what to tell the user about how the model was understood
         self.trained_on: TrainedOn | None = None  # what its checkpoint says, if it has one
+        self.class_names: tuple[str, ...] = ()  # how its outputs are called, until they are put into the data's order
         # Not persistent: a checkpoint states mean and std as numbers, beside the weights of the bare network.
         self.register_buffer("shift", torch.tensor(self.mean).view(1, -1, 1, 1), persistent=False)
         self.register_buffer("scale", torch.tensor(self.std).view(1, -1, 1, 1), persistent=False)
+
+    def with_net(self, net: nn.Module, *, k: int, notes: Sequence[str] = ()) -> "Classifier":
+        """The same classifier around another form of its network, and what to tell about that."""
+        made = Classifier(net, k, self.mean, self.std, self.arch, (*self.notes, *notes))
+        made.trained_on = self.trained_on
+        made.training = self.training
+        return made
 
     @property
     def gradients(self) -> bool:
@@ -147,13 +123,15 @@ def wrap(
 ) -> Classifier:
     """Any module that maps images to logits, as a Classifier. `mean` and `std` go in here, once.
 
-    A function that is no module is a black box: it gets a float tensor on the CPU and returns logits `[b, k]`.
+    A function that is no module is a black box: it gets a float tensor on the CPU and returns logits `[b, k]`, or a
+    class number for each image. `k` is 0 where it is not known yet.
     """
     if isinstance(net, Classifier):
         if mean or std:
             raise ValueError("this model already has its normalisation inside: leave mean and std out")
-        return net
-    net = shield(net)
+        return net if net.k or not k else net.with_net(net.net, k=k)
+    if not isinstance(net, nn.Module) or isinstance(net, torch.fx.GraphModule):
+        net = shield(net)
     if isinstance(net, nn.Module):
         return Classifier(net, k, mean, std)
     if isinstance(net, type) or not callable(net):

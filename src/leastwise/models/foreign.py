@@ -11,24 +11,32 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from leastwise.core.types import Shape
+from leastwise.models.resized import Preparation
 
 
 class ForeignNetwork(NamedTuple):
-    """A network from someone's file, the normalisation stated beside it, and what to tell the user."""
+    """A network from someone's file or library, what is stated beside it, and what to tell the user."""
 
     net: nn.Module
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     notes: tuple[str, ...] = ()
+    outputs: int | None = None  # how many it has, if that is known
+    labels: tuple[str, ...] = ()  # how it calls them
+    preparation: Preparation | None = None  # how it resizes images
 
 
 def import_optional(package: str, extra: str, why: str) -> Any:
-    """A package that only some users need; heavy ones would slow every command down if they were always imported."""
+    """A package that only some users need; heavy ones would slow every command down if they were always imported.
+
+    Without an extra of ours the user installs it by its own name.
+    """
     try:
         with silence_libraries():
             return importlib.import_module(package)
     except ImportError as error:
-        raise ValueError(f"{why} needs {package} ({error}): pip install 'leastwise[{extra}]'") from None
+        library = f"'leastwise[{extra}]'" if extra else package.partition(".")[0]
+        raise ValueError(f"{why} needs {package} ({error}): pip install {library}") from None
 
 
 @contextmanager
@@ -54,11 +62,11 @@ def check_stated_input(path: Path, takes: Sequence[Any], shape: Shape) -> None:
         raise ValueError(f"{path} takes images of {wants}, but the data has {have}: resize the data or export it anew")
 
 
-def check_outputs(path: Path, outputs: int, k: int) -> None:
+def check_outputs(what: Path | str, outputs: int, k: int) -> None:
     """Refuse a network with another number of outputs than the data has classes."""
     if outputs != k:
         raise ValueError(
-            f"{path} has {outputs} outputs, but the data has {k} classes: "
+            f"{what} has {outputs} outputs, but the data has {k} classes: "
             "use the data set it was trained on, or relabel the data"
         )
 

@@ -149,15 +149,20 @@ def test_a_huggingface_folder_gives_its_logits(folder: Path, tmp_path: Path, bat
     assert model.gradients and model.mean == () and model.notes[0].endswith("give --mean and --std")
 
     path = edited(copied(folder, tmp_path / "a"), "preprocessor_config.json", **PROCESSOR, size={"shortest_edge": 224})
-    model = load_model(str(path), SHAPE, ("1", "2", "3", "4", "5")).eval()
+    model = load_model(str(path), SHAPE, ("1", "2", "3", "4", "5"), resize=False).eval()
     by_hand = (x - torch.tensor(MEAN).view(3, 1, 1)) / torch.tensor(STD).view(3, 1, 1)
     with torch.no_grad():
         assert torch.allclose(model(x), theirs(by_hand).logits, atol=1e-5)
     assert (model.mean, model.std) == (MEAN, STD)
     assert "mean 0.25, 0.5, 0.125 and std 0.5, 0.25, 0.75 are those of" in model.notes[0]
-    assert "resizes images to 224; the data's 8 × 6 are used as they are" in model.notes[1]
+    assert "resizes images to 298 × 224; the data's 8 × 6 are used as they are" in model.notes[1]
     assert "calls its classes ant, bee, cow, dog, elk, the data 1, 2, 3, 4, 5: check" in model.notes[2]
     assert load_model(path, SHAPE, NAMES, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0)).mean == (0.0, 0.0, 0.0)
+    resized = load_model(f"hf:{path}", SHAPE, NAMES).eval()
+    assert "resizes the data's 8 × 6 to 298 × 224 (shorter side 224, bilinear), inside the network" in resized.notes[-1]
+    with torch.no_grad():
+        larger = nn.functional.interpolate(by_hand, (298, 224), mode="bilinear", antialias=True)
+        assert torch.allclose(resized(x), theirs(larger).logits, atol=1e-5)
     newer = edited(copied(folder, tmp_path / "b"), "processor_config.json", image_processor=PROCESSOR)
     assert load_model(newer, SHAPE, ("0", "1", "2", "3", "4")).mean == MEAN
 

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
 
 from leastwise.models.classifier import Classifier, wrap
 from leastwise.models.load.dispatch import load_model
-from leastwise.models.load.state_dict import find_fitting, list_views
+from leastwise.models.load.guess import find_fitting
+from leastwise.models.load.state_dict import list_views
 from leastwise.models.zoo.registry import ARCHITECTURES, build
 from tests.conftest import SHAPE, K
-from tests.models.linear_network import MEAN, NAMES, SIZE, STD, Batch
+from tests.models.linear_network import MEAN, NAMES, STD, Batch
 
 State = dict[str, torch.Tensor]
 
@@ -152,11 +152,12 @@ def test_what_does_not_fit_is_counted_and_what_fits_is_suggested(
     small: Classifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = {name: ARCHITECTURES[name] for name in ("convnet", "inception-v3", "resnet20", "small", "wrn-16-4")}
-    monkeypatch.setattr("leastwise.models.load.state_dict.ARCHITECTURES", few)  # all of them take seconds
+    monkeypatch.setattr("leastwise.models.load.guess.ARCHITECTURES", few)  # all of them take seconds
     state = small.net.state_dict()
     path = saved(under("module.model.", state), tmp_path)
-    with pytest.raises(ValueError, match=r"which network its weights belong to: they fit small: use --arch small"):
-        load_model(path, SHAPE, NAMES)
+    guessed = load_model(path, SHAPE, NAMES)
+    assert guessed.arch == "small" and guessed.digest() == load_model(path, SHAPE, NAMES, arch="small").digest()
+    assert guessed.notes[0].endswith("its weights fit small and no other that is known here (--arch: another)")
     wanted = build("convnet", SHAPE, K).net.state_dict()
     both = wanted.keys() & state.keys()
     counts = len(wanted.keys() - state.keys()), len(state.keys() - wanted.keys())
@@ -191,30 +192,27 @@ def test_all_architectures_are_searched(arch: str, fits: list[str]) -> None:
 )
 def test_files_of_others_find_their_architecture(name: str, k: int, arch: str, test_data: Path) -> None:
     names, shape = list(map(str, range(k))), (3, 32, 32)
-    with pytest.raises(ValueError, match=f"they fit {arch}: use --arch {arch}$"):
-        load_model(test_data / "nets" / name, shape, names)
-    assert load_model(test_data / "nets" / name, shape, names, arch=arch).arch == arch
+    guessed = load_model(test_data / "nets" / name, shape, names)
+    assert guessed.arch == arch and f"its weights fit {arch} and no other" in guessed.notes[0]
+    assert load_model(test_data / "nets" / name, shape, names, arch=arch).digest() == guessed.digest()
+    alone = load_model(test_data / "nets" / name)
+    assert (alone.k, alone.arch, alone.digest()) == (k, arch, guessed.digest())
     with pytest.raises(ValueError, match=f"has {k} outputs, but the data has 5 classes"):
         load_model(test_data / "nets" / name, shape, NAMES, arch=arch)
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*torch.jit")
-def test_programs_in_place_of_weights_are_refused(tmp_path: Path) -> None:
-    net = nn.Sequential(nn.Flatten(), nn.Linear(SIZE, K))
-    torch.jit.save(torch.jit.script(net), tmp_path / "script.pt")
-    with pytest.raises(ValueError, match="is a TorchScript program, which is code"):
-        load_model(str(tmp_path / "script.pt"), SHAPE, NAMES, arch="small")
-    with pytest.raises(ValueError, match=r"save a state_dict with torch\.save"):
-        load_model(saved(net, tmp_path), SHAPE, NAMES, arch="small")
 
 
 def test_other_things_that_are_not_there(tmp_path: Path) -> None:
     (tmp_path / "trained").mkdir()
     (tmp_path / "trained" / "model.pt").write_bytes(b"")
     (tmp_path / "empty").mkdir()
+    for folder, file in (("begun", "resume.pt"), ("other", "best.pt")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / file).write_bytes(b"")
     (tmp_path / "m.onnx").write_bytes(b"")
     refusals = {
-        "trained": r"is a folder without config.json: did you mean .*trained/model.pt\?",
+        "trained": r"trained/model.pt is not a checkpoint of plain weights",
+        "begun": r"the training in .*begun is not finished, so it has no network yet",
+        "other": r"is a folder without config.json: did you mean .*other/best.pt\?",
         "empty": "give a checkpoint file or a Hugging Face model's folder",
         "gone.onnx": "there is no model '.*gone.onnx'",
         "gone.pt2": "there is no model '.*gone.pt2'",

@@ -181,6 +181,10 @@ def list_folders(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
+class MixedSizes(ValueError):
+    """Image files of several sizes, and nobody said which square to cut out of them."""
+
+
 def read_folder(folder: Path, size: int | None = None, watch: ProgressCallback = ignore_progress) -> Dataset:
     """A folder with one sub-folder per class, in the order of their names. An empty one is a class without examples."""
     classes = list_folders(folder)
@@ -212,7 +216,7 @@ def make_dataset(
     sizes = {(found[index].height, found[index].width) for index in good}
     if size is None and len(sizes) > 1:
         smallest, largest = (f"{w}x{h}" for h, w in (min(sizes), max(sizes)))
-        raise ValueError(
+        raise MixedSizes(
             f"the images under {folder} have {len(sizes)} sizes, {smallest} to {largest}: "
             "say which square to cut out, as in --size 224"
         )

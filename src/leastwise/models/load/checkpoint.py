@@ -15,11 +15,11 @@ from leastwise.core.types import Shape
 from leastwise.data.normalisations import IMAGENET
 from leastwise.models.classifier import Classifier, TrainedOn
 from leastwise.models.foreign import check_outputs, format_numbers
+from leastwise.models.load.guess import advise_arch, find_fitting, guess_network
 from leastwise.models.load.state_dict import (
     StateDict,
     StateView,
     best_view,
-    find_fitting,
     find_normalisation,
     is_wrapper,
     list_views,
@@ -85,9 +85,14 @@ def load_checkpoint(
     k: int | None = None,
     mean: Sequence[float] = (),
     std: Sequence[float] = (),
+    content: dict[Any, Any] | None = None,
 ) -> Classifier:
-    """Our own checkpoint, or anyone's state dict with the name of its architecture, image shape and class count."""
-    content = read_torch(path)
+    """Our own checkpoint, or anyone's state dict with its architecture, image shape and class count.
+
+    What is not said is guessed from the layout of the weights where only one answer fits. `content` is what the file
+    holds, if it was read before.
+    """
+    content = read_torch(path) if content is None else content
     trained_on: TrainedOn | None = None
     own_notes: tuple[str, ...] = ()
     if content.get(OURS) == FORMAT:
@@ -99,12 +104,7 @@ def load_checkpoint(
         shape, k = trained_on.shape, len(trained_on.names)
         own_notes = tuple(escape_unprintable(str(note)) for note in content.get("notes", ()))
     state, notes = find_state(content, path)
-    if shape is None or k is None:
-        raise ValueError(f"{path} does not say which images and classes it is for: give their shape and number")
-    if arch is None:
-        raise ValueError(
-            f"{path} does not say which network its weights belong to: {advise_arch(list_views(state), shape, k)}"
-        )
+    arch, shape, k, guessed = guess_network(path, list_views(state), arch, shape=shape, k=k)
     net, view = restore_network(path, state, arch, shape=shape, k=k)
     mean, std, about_wrapper = read_wrapper(path, view, shape[0], mean=mean, std=std)
     if not mean and not std and is_akamaster(content, view, arch, shape=shape, k=k):
@@ -112,7 +112,8 @@ def load_checkpoint(
         about_wrapper = (f"{path} is laid out as akamaster/pytorch_resnet_cifar10 writes it: {USED_THERE}",)
     beware = find_architecture(arch).beware
     known = trained_on is not None or not beware  # our own files say themselves what they are
-    model = Classifier(net, k, mean, std, arch, (*own_notes, *notes, *about_wrapper, *(() if known else (beware,))))
+    told = (*own_notes, *guessed, *notes, *about_wrapper, *(() if known else (beware,)))
+    model = Classifier(net, k, mean, std, arch, told)
     model.trained_on = trained_on
     return model
 
@@ -159,23 +160,13 @@ def restore_network(path: Path, state: StateDict, arch: str, *, shape: Shape, k:
     if misses.outputs is not None:
         check_outputs(path, misses.outputs, k)
     if misses.size:
-        raise ValueError(f"the weights in {path} do not fit {arch} ({misses}): {advise_arch(found, shape, k)}")
+        advice = advise_arch(*find_fitting(found, shape, k), k)
+        raise ValueError(f"the weights in {path} do not fit {arch} ({misses}): {advice}")
     with torch.random.fork_rng(devices=[]):  # no global generator moves
         torch.manual_seed(0)  # layers that are never used may keep these weights, and the digest covers them
         net = made.make(shape, k)
     net.load_state_dict({name: value for name, value in view.state.items() if name in wanted}, strict=False)
     return net, view
-
-
-def advise_arch(found: Sequence[StateView], shape: Shape, k: int) -> str:
-    """A sentence on which --arch would fit the weights."""
-    exact, other = find_fitting(found, shape, k)
-    if exact:
-        return f"they fit {' and '.join(exact)}: use --arch {' or '.join(exact)}"
-    if other:
-        arch, outputs = next(iter(other.items()))
-        return f"they fit {arch}, which then has {outputs} outputs, but the data has {k} classes: use other data"
-    return "choose an --arch that fits (`leastwise list models` shows them), or give path/file.py:function"
 
 
 def read_wrapper(

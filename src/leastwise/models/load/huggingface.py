@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from leastwise.core.text import error_with_type, name_some, one_line
-from leastwise.core.types import Images, Shape
-from leastwise.models.foreign import ForeignNetwork, check_outputs, format_numbers, import_optional, silence_libraries
-from leastwise.models.load.hf_config import Unfinished, check_config, check_size, read_json
-from leastwise.models.output_check import MOST_SHOWN, describe_order, is_unnamed, match_names
-from leastwise.models.reordered import Reordered
+from leastwise.core.types import Images
+from leastwise.models.foreign import ForeignNetwork, format_numbers, import_optional, silence_libraries
+from leastwise.models.load.hf_config import CONFIG, Unfinished, check_config, check_size, read_json
+from leastwise.models.resized import Interpolation, Preparation
 
 # Where the folder was and who wrote it: not part of what the network computes.
 CIRCUMSTANCES = ("_name_or_path", "transformers_version")
@@ -39,53 +38,56 @@ class HuggingFace(nn.Module):
         return self.net(x).logits
 
 
-def load_huggingface(
-    folder: Path,
-    shape: Shape,
-    names: Sequence[str],
-    *,
-    normalised: bool,
-    trust: bool,
-    mapping: Mapping[str, str] | None = None,
-) -> ForeignNetwork:
-    """The classifier in `folder`; `normalised` says that the user states mean and std, so the folder's are not used.
-
-    Its outputs are put into the order of `names`, with `mapping` from names of the data to those of the folder.
-    """
+def load_huggingface(folder: Path, channels: int | None, *, normalised: bool, trust: bool) -> ForeignNetwork:
+    """The classifier in `folder`; `normalised` says that the user states mean and std, so the folder's are not used."""
     check_config(folder, trust)
     net, unused = load_pretrained(folder, trust)
-    labels = list_labels(net.config.id2label)
-    order = match_names(labels, names, mapping or {}, what=str(folder))
-    if not order:
-        check_outputs(folder, net.config.num_labels, len(names))
     processor = read_processing(folder)
-    mean, std = ((), ()) if normalised else read_normalisation(processor, shape[0])
+    count = channels or int(getattr(net.config, "num_channels", 3))
+    mean, std = ((), ()) if normalised else read_normalisation(processor, count)
     notes = []
     if mean:
         notes.append(f"mean {format_numbers(mean)} and std {format_numbers(std)} are those of {folder}'s preprocessor")
     elif not normalised:
         notes.append(f"{folder} states no normalisation: if it was trained with one, give --mean and --std")
-    resized = read_sizes(processor)
-    if resized and any(size not in shape[1:] for size in resized):
-        notes.append(
-            f"{folder}'s preprocessor resizes images to {' × '.join(map(str, resized))}; "
-            f"the data's {shape[1]} × {shape[2]} are used as they are"
-        )
     if unused:
         notes.append(f"{len(unused)} weights in {folder} are not used: {name_some(unused)}")
-    made: nn.Module = HuggingFace(net)
-    if order:
-        made = Reordered(made, order)
-        notes.append(describe_order(order, labels, names, what=str(folder)))
-    elif not is_unnamed(labels) and is_unnamed(names):
-        theirs, ours = (name_some(list(some), MOST_SHOWN) for some in (labels, names))
-        notes.append(f"{folder} calls its classes {theirs}, the data {ours}: check that they are in the same order")
-    return ForeignNetwork(made, mean, std, tuple(notes))
+    return ForeignNetwork(
+        HuggingFace(net),
+        mean,
+        std,
+        tuple(notes),
+        net.config.num_labels,
+        tuple(list_labels(net.config.id2label)),
+        read_preparation(processor, f"{folder}'s preprocessor"),
+    )
 
 
 def list_labels(labels: Mapping[int, str]) -> list[str]:
     """The class names in the order of the outputs."""
     return [str(labels[c]) for c in sorted(labels)]
+
+
+def find_repository(name: str) -> Path:
+    """The folder of a model that was fetched from the hub before: `owner/name`, or `owner/name@revision`."""
+    hub = import_optional("huggingface_hub", "hf", f"the model hf:{name}")
+    repository, _, revision = name.partition("@")
+    try:
+        with silence_libraries():
+            found = hub.snapshot_download(repository, revision=revision or None, local_files_only=True)
+    except Exception as error:  # names that cannot be, and models that are not there
+        fetch = f"hf download {repository}" + (f" --revision {revision}" if revision else "")
+        raise ValueError(
+            f"hf:{name} is neither a folder nor a model that was fetched before ({type(error).__name__}), and nothing "
+            f"is fetched unasked: `{fetch}` does it"
+        ) from None
+    return Path(found)
+
+
+def is_timm_folder(folder: Path) -> bool:
+    """Whether a folder's description is one of timm, which transformers does not read."""
+    described = read_json(folder / CONFIG)
+    return "architecture" in described and "model_type" not in described
 
 
 def load_pretrained(folder: Path, trust: bool) -> tuple[Any, list[str]]:
@@ -168,9 +170,30 @@ def read_normalisation(processor: dict[str, Any], channels: int) -> tuple[tuple[
     return ((), ()) if unchanged else (tuple(means), tuple(stds))
 
 
-def read_sizes(processor: dict[str, Any]) -> tuple[int, ...]:
-    """Height and width, or the shortest edge, that images are resized to; empty if they are not or it is not said."""
-    size = processor.get("size") if processor.get("do_resize", True) else None
+# Pillow's numbers of what it interpolates with; Lanczos and Hamming are not had on tensors, and are near to these.
+METHODS: dict[object, Interpolation] = {0: "nearest", 1: "bicubic", 2: "bilinear", 3: "bicubic", 5: "bilinear"}
+CROPPED_BELOW = 384  # pixels: preprocessors with a share to crop (ConvNeXt's) resize smaller sizes by more, and cut
+
+
+def read_preparation(processor: dict[str, Any], what: str) -> Preparation | None:
+    """How images are resized and cut; None if they are not, or if it is not said."""
+    size = read_sides(processor.get("size")) if processor.get("do_resize", True) else ()
+    crop = read_sides(processor.get("crop_size")) if processor.get("do_center_crop", False) else ()
+    if not size:
+        return None
+    share = processor.get("crop_pct")
+    if len(size) == 1 and isinstance(share, int | float) and 0 < share <= 1 and size[0] < CROPPED_BELOW:
+        size, crop = (int(size[0] / share),), size
+    square = (*crop, *crop)[:2]
+    number = processor.get("resample", 2)
+    method = METHODS.get(number, "bilinear") if isinstance(number, int) else "bilinear"
+    return Preparation(size, (square[0], square[1]) if square else None, method).check(what)
+
+
+def read_sides(size: object) -> tuple[int, ...]:
+    """Height and width, or the shorter side alone, as a processor says it; empty for what says nothing."""
     if isinstance(size, dict):
-        return tuple(size[key] for key in ("height", "width", "shortest_edge") if isinstance(size.get(key), int))
-    return (size,) if isinstance(size, int) else ()
+        keys = ("height", "width") if "height" in size and "width" in size else ("shortest_edge",)
+        size = [size.get(key) for key in keys]
+    sides = tuple(size) if isinstance(size, list | tuple) else (size,)
+    return sides if sides and all(type(side) is int for side in sides) else ()

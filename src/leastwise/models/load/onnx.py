@@ -61,7 +61,7 @@ class Session:
         return answer
 
 
-def load_onnx(path: Path, shape: Shape, k: int) -> ForeignNetwork:
+def load_onnx(path: Path, shape: Shape | None, k: int | None) -> ForeignNetwork:
     """The ONNX file as a black box, its input and output compared with the data."""
     runtime = import_optional("onnxruntime", "onnx", f"the ONNX file {path}")
     options = runtime.SessionOptions()
@@ -77,29 +77,31 @@ def load_onnx(path: Path, shape: Shape, k: int) -> ForeignNetwork:
     if len(inputs) != 1 or inputs[0].type not in NUMBERS:
         seen = ", ".join(f"{i.name} {i.type}" for i in inputs)
         raise ValueError(f"{path} must take one batch of float images, but takes {seen}: export it so")
-    check_stated_input(path, inputs[0].shape, shape)
+    if shape is not None:
+        check_stated_input(path, inputs[0].shape, shape)
     output = find_logits(path, session.get_outputs(), k)
+    count = output.shape[1] if isinstance(output.shape[1], int) else k
     first = inputs[0].shape[0]
     batch = first if isinstance(first, int) else None
     notes = [f"{path} is an ONNX file: {QUERIES_ONLY}"]
     if batch is not None:
         notes.append(f"{path} takes exactly {batch} image{'' if batch == 1 else 's'} at a time, which makes it slower")
-    ask = Session(session, runtime.RunOptions, inputs[0].name, output, NUMBERS[inputs[0].type], batch)
-    return ForeignNetwork(BlackBox(ask, hash_onnx(path)), notes=tuple(notes))
+    ask = Session(session, runtime.RunOptions, inputs[0].name, output.name, NUMBERS[inputs[0].type], batch)
+    return ForeignNetwork(BlackBox(ask, hash_onnx(path)), notes=tuple(notes), outputs=count)
 
 
-def find_logits(path: Path, outputs: list[Any], k: int) -> str:
+def find_logits(path: Path, outputs: list[Any], k: int | None) -> Any:
     """The output called logits, or the only one that can have one number per class."""
     tables = [o for o in outputs if len(o.shape) == 2]
-    if len(tables) == 1 and isinstance(tables[0].shape[1], int):
+    if len(tables) == 1 and isinstance(tables[0].shape[1], int) and k is not None:
         check_outputs(path, tables[0].shape[1], k)
-    fitting = [o.name for o in tables if not isinstance(o.shape[1], int) or o.shape[1] == k]
+    fitting = {o.name: o for o in tables if k is None or not isinstance(o.shape[1], int) or o.shape[1] == k}
     if "logits" in fitting:
-        return "logits"
+        return fitting["logits"]
     if len(fitting) != 1:
         seen = ", ".join(f"{o.name} {o.shape}" for o in outputs)
-        raise ValueError(f"{path} must have one output of {k} logits per image, but has {seen}: export it so")
-    return fitting[0]
+        raise ValueError(f"{path} must have one output of {k or 'all'} logits per image, but has {seen}: export it so")
+    return next(iter(fitting.values()))
 
 
 def hash_onnx(path: Path) -> str:

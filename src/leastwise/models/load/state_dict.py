@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from leastwise.core.text import error_with_type, name_some
 from leastwise.core.types import Shape
-from leastwise.models.zoo.registry import ARCHITECTURES, Architecture, find_architecture, rename_state
+from leastwise.models.zoo.registry import Architecture, rename_state
 
 StateDict = dict[str, Tensor]
 Sizes = Mapping[str, Size]
@@ -123,23 +123,6 @@ def sizes_of(made: Architecture, shape: Shape, k: int) -> dict[str, Size]:
             return {key: value.shape for key, value in made.make(shape, k).state_dict().items()}
     except (RuntimeError, OverflowError, TypeError, ZeroDivisionError) as error:
         raise ValueError(f"no network of this kind takes images of {shape} ({error_with_type(error)})") from None
-
-
-def find_fitting(found: Sequence[StateView], shape: Shape, k: int) -> tuple[list[str], dict[str, int]]:
-    """The architectures that the weights fit, and those that they fit with another number of classes."""
-    exact, other = [], {}
-    for name in ARCHITECTURES:
-        made = find_architecture(name)
-        try:
-            wanted = sizes_of(made, shape, k)
-        except Exception:  # this one cannot take such images
-            continue
-        _, misses = best_view(found, made, wanted, k=k)
-        if misses.size == 0:
-            exact.append(name)
-        elif misses.outputs is not None:
-            other[name] = misses.outputs
-    return exact, other
 
 
 def is_wrapper(prefix: str) -> bool:

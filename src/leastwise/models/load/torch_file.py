@@ -21,6 +21,7 @@ from safetensors.torch import load as load_safetensors
 
 from leastwise.core.files import sha256, write_atomic
 from leastwise.core.pickles import check_pickle
+from leastwise.core.text import error_with_type, name_some
 
 OURS = "leastwise"  # the entry of a file's metadata that says what it is
 DIGEST = "leastwise.digest"  # the entry with the digest of all others
@@ -58,13 +59,16 @@ def read_torch(path: Path) -> dict[Any, Any]:
     except (*UNREADABLE, OSError) as error:
         if isinstance(error, OSError) and error.errno != errno.EINVAL:  # that one is a jump to a place beyond the end
             raise
-        if "TorchScript" in str(error):
+        if is_script(path):
             raise ValueError(
-                f"{path} is a TorchScript program, which is code: load it in a function and give path/file.py:function"
+                f"{path} is a TorchScript program, which is code: add --trust if you trust where it comes from"
             ) from None
+        objects = list_objects(path)
+        seen = f"it holds {name_some(objects)}" if objects else f"{type(error).__name__} while reading"
+        fix = ", or add --trust if you trust where it comes from" if objects else ""
         raise ValueError(
-            f"{path} is not a checkpoint of plain weights ({type(error).__name__} while reading): "
-            "save a state_dict with torch.save(model.state_dict(), path)"
+            f"{path} is not a checkpoint of plain weights ({seen}): "
+            f"save a state_dict with torch.save(model.state_dict(), path){fix}"
         ) from None
     if not isinstance(content, dict):
         raise ValueError(f"{path} must hold a state_dict, but holds {type(content).__name__}: save model.state_dict()")
@@ -83,6 +87,37 @@ def read_pickled(path: Path) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns about old file layouts; they load all the same
         return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def unpickle(path: Path) -> Any:
+    """Whatever a trusted file holds: this runs the code that it names."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return torch.load(path, map_location="cpu", weights_only=False)
+    except Exception as error:
+        raise ValueError(
+            f"{path} cannot be unpickled ({error_with_type(error)}): its classes have to be importable where you are, "
+            "or give path/file.py:function"
+        ) from None
+
+
+def is_script(path: Path) -> bool:
+    """Whether a file is a TorchScript program, by its table of contents."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+        return False
+    return any(name.endswith("constants.pkl") for name in names) and any("/code/" in name for name in names)
+
+
+def list_objects(path: Path) -> list[str]:
+    """The classes and functions that reading a file would look up beside torch's plain ones; none are looked up."""
+    try:
+        return sorted(torch.serialization.get_unsafe_globals_in_checkpoint(str(path)))
+    except (*UNREADABLE, OSError):
+        return []
 
 
 def check_pickles(path: Path) -> None:
