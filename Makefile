@@ -70,7 +70,7 @@ campaign: $(STAMP)-user
 test: $(STAMP)-test $(STAMP)-torchattacks
 	$(TEST) -m "not slow and not faults"
 
-test-slow: $(STAMP)-test $(STAMP)-torchattacks
+test-slow: $(STAMP)-test $(STAMP)-tools $(STAMP)-torchattacks
 	$(TEST) -m "slow and not faults"
 
 test-faults: $(STAMP)-test

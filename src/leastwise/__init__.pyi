@@ -24,6 +24,9 @@ from leastwise.front.methods import TRADES as TRADES
 from leastwise.front.methods import TRADES_HE as TRADES_HE
 from leastwise.front.models import model as model
 from leastwise.front.step import MethodStep as MethodStep
+from leastwise.report.trackers.mlflow import MLflow as MLflow
+from leastwise.report.trackers.tensorboard import TensorBoard as TensorBoard
+from leastwise.report.trackers.wandb import WandB as WandB
 from leastwise.training.awp import AWP as AWP
 from leastwise.training.policies.aiming import TRIX as TRIX
 from leastwise.training.policies.aiming import FairTAT as FairTAT

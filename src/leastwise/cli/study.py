@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from leastwise.report.study import StudyRow
 
 VARIED = ("method", "model", "eps", "seed", "data")  # what the grid itself says
-OWN = ("device", "threads", "tensorboard", "fresh", "out", "data_dir", "size")  # what the command says
+OWN = ("device", "threads", "track", "tensorboard", "fresh", "out", "data_dir", "size")  # what the command says
 AUDIT = {"per_class": int, "step": str, "norm": str, "keep": str, "batch_size": int, "seed": int}
 
 

@@ -1,6 +1,8 @@
 """`leastwise train`."""
 
 import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -105,8 +107,11 @@ class Train:
     """cpu, cuda, …"""
     threads: int = 0
     """processor threads; 0 leaves the choice to torch"""
+    track: Annotated[str, tyro.conf.arg(metavar="LIST")] = ""
+    """write what the epochs saw for other tools too, below --out: tensorboard, wandb (offline) or mlflow (files), or
+    several, separated by commas; each is an extra, such as leastwise[wandb]"""
     tensorboard: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """write what the epochs saw for TensorBoard too, into --out/tensorboard (needs leastwise[tensorboard])"""
+    """short for --track tensorboard"""
     fresh: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """do it anew, and replace what --out holds"""
     out: Annotated[str, tyro.conf.arg(metavar="DIR")] = ""
@@ -125,6 +130,10 @@ class Train:
         from leastwise.training.registry import settings_text
 
         job = self.job()
+        if self.trackers:
+            from leastwise.report.trackers.choose import check_trackers
+
+            check_trackers(self.trackers)
         say(Screen(quiet=os.environ.get("RANK", "0") != "0"), f"reading {self.data}, and checking {self.model} on it")
         folder = Path(self.out or RESULTS / f"train-{recipe_key(job)[:8]}")
         task = prepare_training(job, folder, device=device, threads=self.threads)
@@ -149,8 +158,8 @@ class Train:
         if found or (task.finished and not self.fresh):
             say(console, f"done before, in {found or folder} (--fresh does it anew)")
         else:
-            with progress(console, f"train {self.method}", task.names) as listen:
-                task.run(self.record(tell_doubts(console, task, listen), task), fresh=self.fresh)
+            with progress(console, f"train {self.method}", task.names) as listen, self.tracking(task, listen) as hear:
+                task.run(tell_doubts(console, task, hear), fresh=self.fresh)
         for said in task.doubts:
             say(console, f"warning: {said}", style="yellow")
         for note in () if weights is None else read_notes(weights):
@@ -183,13 +192,24 @@ class Train:
         right = f"of the images that it gets right without attack {100 * stay:.0f} % stay right under PGD"
         return f"{what}, and {self.start} is not robust at this radius: {right}"
 
-    def record(self, listen: "JobEventListener", task: "TrainingTask") -> "JobEventListener":
-        """The listener, and TensorBoard beside it where that was asked for."""
-        if not self.tensorboard or not task.writes:
-            return listen
-        from leastwise.report.tensorboard import record_to_tensorboard
+    @property
+    def trackers(self) -> tuple[str, ...]:
+        """The names of the tools that are told what the epochs saw."""
+        named = tuple(name.strip() for name in self.track.split(",")) if self.track else ()
+        return (*named, "tensorboard") if self.tensorboard else named
 
-        return record_to_tensorboard(task.folder / "tensorboard", task.names, listen)
+    @contextmanager
+    def tracking(self, task: "TrainingTask", listen: "JobEventListener") -> Iterator["JobEventListener"]:
+        """The listener, and the trackers that were asked for beside it."""
+        if not self.trackers or not task.writes:
+            yield listen
+            return
+        from leastwise.report.trackers.base import record_epochs
+        from leastwise.report.trackers.choose import open_trackers
+
+        with ExitStack() as stack:
+            made = open_trackers(self.trackers, task.folder, task.claim["key"])
+            yield record_epochs([stack.enter_context(one) for one in made], task.names, listen)
 
     def job(self) -> "TrainJob":
         """The recipe: every part by its name, then the settings."""
