@@ -26,6 +26,7 @@ from leastwise.papers.exhibit import Exhibit
 from leastwise.papers.outline import short
 from leastwise.papers.registry import PAPERS
 from leastwise.papers.scales import SCALES
+from leastwise.training.attack_steps import ATTACK_STEPS
 from leastwise.training.averaging import AVERAGINGS
 from leastwise.training.entries import Method
 from leastwise.training.registry import METHODS, POLICIES, settings_text
@@ -62,6 +63,7 @@ def make_listing() -> dict[str, list[dict[str, Any]]]:
             ),
             *(entry(f"--average {name}", first_line(a), settings_text(a)) for name, a in AVERAGINGS.items()),
             *(entry(f"--schedule {name}", first_line(s), settings_text(s)) for name, s in SCHEDULES.items()),
+            *(entry(f"--attack-steps {name}", first_line(s), settings_text(s)) for name, s in ATTACK_STEPS.items()),
             entry("--extra DATA", "pseudo-labelled images fill half of each batch", "RST: Carmon et al. 2019"),
             entry("--awp G", "min_w loss(w + v), |v| = G·|w| uphill", *training("Wu et al. 2020", "1 more")),
         ],

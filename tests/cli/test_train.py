@@ -15,6 +15,7 @@ from leastwise.core.noise import Noise
 from leastwise.data.loading import load
 from leastwise.models.classifier import inference
 from leastwise.models.load.checkpoint import load_checkpoint
+from leastwise.training.attack_steps import Rising
 from leastwise.training.schedules import Constant
 from tests.forked_commands import leastwise
 
@@ -49,6 +50,14 @@ def test_frl_is_what_was_published_unless_something_else_is_asked_for() -> None:
     assert other.objective.beta == 6 and other.schedule != Constant(0.001) and other.validation.attack.steps == 7
     assert Train("trades").job().training.validation.attack is None
     assert Train("trades", set=("validation.attack.steps=20",)).job().training.validation.attack.steps == 20
+
+
+def test_attack_steps_go_by_name_with_settings() -> None:
+    found = Train("pgd-at", attack_steps="rising", set=("rising.first=2", "rising.stretch=true")).job().training
+    assert found.attack_steps == Rising(first=2, stretch=True)
+    assert Train("pgd-at").job().training.attack_steps is None
+    with pytest.raises(ValueError, match="Standard has no attack whose steps"):
+        Train("standard", attack_steps="rising").job()
 
 
 def test_frl_warns_unless_it_begins_with_a_robust_network(tmp_path: Path) -> None:

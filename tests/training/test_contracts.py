@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from leastwise.attacks.threats import Linf
+from leastwise.training.attack_steps import ATTACK_STEPS, AttackSteps
 from leastwise.training.averaging import AVERAGINGS, Averaging
 from leastwise.training.base import Objective, Policy, Terms
 from leastwise.training.compose import apply_terms
@@ -22,6 +23,7 @@ def test_everything_with_a_name_inherits_from_its_contract() -> None:
     assert all(isinstance(one, Averaging) for one in AVERAGINGS.values())
     assert all(isinstance(one, Schedule) for one in SCHEDULES.values())
     assert all(isinstance(one, Optimiser) for one in OPTIMISERS.values())
+    assert all(isinstance(one, AttackSteps) for one in ATTACK_STEPS.values())
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,8 @@ class Train:
     """its step size; eps/4 unless given"""
     steps: int = 5
     """its number of steps"""
+    attack_steps: Annotated[str, tyro.conf.arg(metavar="NAME")] = ""
+    """fewer steps in earlier epochs: rising or few-first; `leastwise list methods` shows them with their settings"""
     norm: Norm = "linf"
     """how the distance is measured"""
     fair: Annotated[str, tyro.conf.arg(metavar="LIST")] = ""
@@ -218,6 +220,7 @@ class Train:
         threat = make_threat(self.norm, self.eps, self.step)
         from leastwise.jobs.images import ImageSet
         from leastwise.jobs.job import TrainJob
+        from leastwise.training.attack_steps import find_attack_steps
         from leastwise.training.averaging import find_averaging
         from leastwise.training.awp import AWP
         from leastwise.training.compose import check_policies
@@ -243,6 +246,8 @@ class Train:
             parts[self.average] = find_averaging(self.average)
         if self.awp:
             parts["awp"] = AWP(parse_number(self.awp, "awp"))
+        if self.attack_steps:
+            parts[self.attack_steps] = find_attack_steps(self.attack_steps)
         parts = apply_settings(parts, (*(published.settings if published else ()), *self.set))
         training = Training(
             parts["method"],
@@ -259,6 +264,7 @@ class Train:
             self.craft,
             self.precision,
             test_at=whole_numbers(self.test_at, "test-at"),
+            attack_steps=parts[self.attack_steps] if self.attack_steps else None,
         )
         only = tuple(name.strip() for name in self.only.split(",") if name.strip())
         mean, std = parse_numbers(self.mean, "mean"), parse_numbers(self.std, "std")

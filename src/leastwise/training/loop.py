@@ -159,6 +159,7 @@ class Loop:
         )  # fmt: skip
         if min(plan.size for plan in batches) < self.ranks.size:
             raise ValueError(f"batches need at least one image for each of {self.ranks.size} processes: enlarge them")
+        self.loss = replace(self.loss, objective=training.objective_in(number))
         seen, rate, total = begin.partial, 0.0, training.epochs * len(batches)
         self.model.train()
         for place in range(begin.batch, len(batches)):

@@ -1,7 +1,7 @@
 """Everything that determines a training run besides the network and the data, as one value."""
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import torch
@@ -11,9 +11,11 @@ from leastwise.attacks.goals import CE
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Uniform
 from leastwise.core.contract import Contract
+from leastwise.core.recipe import ADDED_LATER, name_of_type
 from leastwise.data.augment.transforms import Augment, Chain
 from leastwise.data.dataset import Dataset
 from leastwise.models.zoo.layers import gate_parameters
+from leastwise.training.attack_steps import AttackSteps, shorten_attack
 from leastwise.training.averaging import Averaging
 from leastwise.training.awp import AWP
 from leastwise.training.base import Epoch, Objective, Policy, Seen
@@ -175,12 +177,19 @@ class Training:
     precision: Precision = "full"
     extra_share: float = 0.5  # of each batch, from pseudo-labelled data where there is some
     test_at: tuple[int, ...] = ()  # epochs after which the test set is looked at too, for the record only
+    attack_steps: AttackSteps | None = field(default=None, metadata=ADDED_LATER)  # of every epoch; None: always all
 
     def __post_init__(self) -> None:
         if self.epochs < 1 or self.batch_size < 1:
             raise ValueError(f"epochs and batch size must be 1 or more, but saw {self.epochs} and {self.batch_size}")
         if not 0 <= self.extra_share < 1:
             raise ValueError(f"the share of pseudo-labelled images must be 0 or more and below 1: {self.extra_share}")
+        if self.attack_steps is not None and self.objective.attack is None:
+            raise ValueError(f"{name_of_type(type(self.objective))} has no attack whose steps could change by epoch")
+
+    def objective_in(self, epoch: int) -> Objective:
+        """The objective with the attack that an epoch, from 0, is trained with."""
+        return shorten_attack(self.objective, self.attack_steps, epoch, epochs=self.epochs)
 
     @property
     def needs_validation(self) -> bool:
