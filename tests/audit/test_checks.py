@@ -18,18 +18,19 @@ from leastwise.attacks.pgd import PGD
 from leastwise.attacks.registry import make_attack
 from leastwise.attacks.square import Square
 from leastwise.attacks.threats import L1, L2, Linf
-from leastwise.audit.auditor import find_reach, group_by_ball
+from leastwise.audit.auditor import find_reach, group_by_ball, make_auditor
 from leastwise.audit.evidence import parse_evidence
 from leastwise.audit.masking import (
     MOST_SAMPLED,
     cautions,
     check_remarks,
+    check_some,
     compare_conditions,
-    count_unconfirmed,
     describe_unconfirmed,
-    sample_by_class,
+    order_survivors,
 )
-from leastwise.audit.record import SurvivorCheck
+from leastwise.audit.record import SurvivorCheck, find_suspect
+from leastwise.data.dataset import Dataset
 from leastwise.jobs.audit_task import audit
 from leastwise.models.classifier import wrap
 from leastwise.models.preflight import check_model
@@ -93,11 +94,28 @@ def test_conditions_are_grouped_by_ball_and_targets_are_left_out() -> None:
 
 def test_the_sample_has_as_many_of_every_class_as_there_are() -> None:
     labels = np.repeat(np.arange(5), (100, 100, 3, 0, 100))
-    evidence = evidence_of({"clean": predicting(labels, 5)}, labels)
-    chosen = sample_by_class(evidence, np.ones(len(labels), dtype=bool), 0)
+    data = Dataset.of(np.zeros((len(labels), 1, 2, 2), np.uint8), labels, tuple("abcde"))
+    chosen = order_survivors(data, np.arange(len(labels)), 0)[:MOST_SAMPLED]
     assert len(chosen) == MOST_SAMPLED == len(set(chosen.tolist()))
     assert sorted(np.bincount(labels[chosen], minlength=5).tolist()) == [0, 3, 15, 16, 16]
-    assert not np.array_equal(chosen, sample_by_class(evidence, np.ones(len(labels), dtype=bool), 1))
+    assert not np.array_equal(chosen, order_survivors(data, np.arange(len(labels)), 1)[:MOST_SAMPLED])
+    some = order_survivors(data, np.array([3, 150, 202]), 0)  # positions, not places among the survivors
+    assert sorted(some.tolist()) == [3, 150, 202]
+
+
+def test_a_class_that_looks_bad_is_looked_at_again() -> None:
+    """1 of 4 is no news; 2 of 4 have probability 0.014, 3 of 4 less than 0.0005, the level of one of ten classes."""
+    labels = np.repeat(np.arange(3), 4)
+    assert find_suspect(labels, np.isin(np.arange(12), (0, 5, 9))) == -1
+    assert find_suspect(labels, np.isin(np.arange(12), (0, 5, 6))) == 1
+    assert check_of((4,) * 10, (0, 3, *(0,) * 8)).worst_classes == (1,)  # 0.00048
+    assert check_of((5,) * 10, (0, 3, *(0,) * 8)).worst_classes == ()
+    # Half of the last class would fall, of the others nothing: a fifth of the sample follows it.
+    model = Through(plain(), before=lambda x: x)
+    auditor = make_auditor(model, audited_images(), (("pgd10", PGD10),))
+    stood = np.arange(len(audited_images()))
+    check = check_some(auditor, audited_images(), stood, ball=BALL, names=("pgd10",), crafted_on=auditor.model, most=20)
+    assert check.sampled == 20 and max(check.attacked) > 2
 
 
 def test_a_check_goes_into_evidence_and_summary_but_not_into_the_key() -> None:
@@ -143,10 +161,10 @@ def test_points_that_do_not_fool_twice_are_counted_by_class_and_called_random() 
     record = found.conditions["pgd10"]
     lost = record.trouble == UNCONFIRMED
     assert lost.sum() > 5 and found.correct("pgd10")[lost].all() and (record.step[lost] >= 0).all()
-    assert count_unconfirmed(found, "pgd10").tolist() == [int(lost[found.labels == c].sum()) for c in range(K)]
+    assert found.unconfirmed("pgd10").tolist() == [int(lost[found.labels == c].sum()) for c in range(K)]
     said, random = describe_unconfirmed(found, "pgd10")
     assert random and "the model is random" in said and "autoattack-rand" in said and said in cautions(found)
-    assert summarise(found)["conditions"]["pgd10"]["unconfirmed"] == count_unconfirmed(found, "pgd10").tolist()
+    assert summarise(found)["conditions"]["pgd10"]["unconfirmed"] == found.unconfirmed("pgd10").tolist()
     sound = audit(plain(), audited_images(), (("pgd10", PGD10),), check=False)
     assert describe_unconfirmed(sound, "pgd10") == ("", False)
 

@@ -2,10 +2,12 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from leastwise.attacks.goals import CE
 from leastwise.attacks.pgd import PGD
@@ -24,6 +26,8 @@ from leastwise.report.terminal.race import race_sentence
 from leastwise.statistics.race import RaceAim, Round
 from leastwise.training.loop import fit
 from leastwise.training.recipe import Training
+from tests.audit.misbehaviour import Counting, backward_as, repeats_after
+from tests.audit.tiny_networks import Through, Whole
 
 ATTACK = PGD(Linf(0.02), CE(), step=0.01, steps=3, keep="fooled")
 
@@ -153,6 +157,26 @@ def test_sentences_of_other_questions() -> None:
     assert race_sentence(side).startswith(
         "Below 20 %: cat (about 10.0 %); at 20 % or above: frog (about 90.0 %); undecided: dog"
     )
+
+
+def test_a_race_puts_its_answer_to_the_proof(data: Dataset, judge: Auditor, tmp_path: Path) -> None:
+    """Gradients that are turned round on the images of one class make it look robust; a state that turns, several."""
+
+    def raced(net: nn.Module, name: str, *, check: bool = True) -> dict[str, Any]:
+        auditor = make_auditor(net, data, (("pgd3", ATTACK),), batch_size=50, force=True)
+        task = RaceTask(auditor, data, tmp_path / name, RaceRecipe(auditor.key, 4), check=check)
+        found: dict[str, Any] = json.loads(task.run().read_text())
+        return found
+
+    net = judge.model.net
+    sound, unchecked = raced(net, "sound"), raced(net, "unchecked", check=False)
+    assert sound["warnings"] == [] and "sampled survivors" in sound.pop("check") and sound == unchecked
+    masked = raced(Through(net, before=backward_as(torch.neg)), "masked")
+    assert masked["warnings"][0].startswith("the robust accuracy under pgd3 is too high")
+    turned = raced(Counting(net, lambda z, n: z if n < 60 else z.roll(1, 1)), "turned")
+    assert any("answered otherwise after the attacks than before" in said for said in turned["warnings"])
+    small = raced(Whole(net, repeats_after(45)), "small batches")
+    assert any("during the attacks" in said and "are not as right or wrong" in said for said in small["warnings"])
 
 
 def test_bad_settings_are_refused(judge: Auditor, data: Dataset, tmp_path: Path) -> None:

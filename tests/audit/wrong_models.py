@@ -7,110 +7,34 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tests.audit.tiny_networks import K, Through, Whole, convolutional, plain, train, with_other
+from tests.audit.misbehaviour import (
+    AlwaysDropout,
+    Counting,
+    Remembering,
+    Unsteady,
+    as_numpy,
+    backward_as,
+    batch_norm_in_training,
+    column_to,
+    darkens,
+    fixed_noise,
+    folded,
+    in_place,
+    looks,
+    on_some_images,
+    only_rows,
+    repeats_after,
+    rounded,
+    smooth_stairs,
+    some_columns,
+    straight_through,
+    two_paths,
+    under_no_grad,
+    where_answered,
+)
+from tests.audit.tiny_networks import K, Through, Whole, convolutional, plain, with_other
 
 CONTRACT = "TypeCheckError"  # in tests, the contract of shapes speaks before the check does
-
-
-def backward_as(change: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """The identity, with another gradient."""
-
-    class Changed(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, x: Tensor) -> Tensor:
-            return x.clone()
-
-        @staticmethod
-        def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-            return change(gradients[0])
-
-    return lambda x: Changed.apply(x)  # type: ignore[no-any-return, no-untyped-call]
-
-
-def straight_through(function: Callable[[Tensor], Tensor], leak: float = 1.0) -> Callable[[Tensor], Tensor]:
-    return lambda x: (function(x) - leak * x).detach() + leak * x
-
-
-def rounded(levels: float) -> Callable[[Tensor], Tensor]:
-    return lambda x: (levels * x).round() / levels
-
-
-def smooth_stairs(levels: float, steep: float) -> Callable[[Tensor], Tensor]:
-    def stairs(x: Tensor) -> Tensor:
-        place = levels * x + 0.5
-        return (place.floor() + torch.sigmoid(steep * (place - place.floor() - 0.5)) - 0.5) / levels
-
-    return stairs
-
-
-def on_some_images(change: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """Only where the picture is rather dark, about half of them."""
-
-    def choose(x: Tensor) -> Tensor:
-        dark = x.detach().flatten(1).mean(dim=1).view(-1, 1, 1, 1) < 0.25
-        return torch.where(dark, change(x), x)
-
-    return choose
-
-
-def only_rows(first: int, last: int) -> Callable[[Tensor], Tensor]:
-    def change(gradient: Tensor) -> Tensor:
-        kept = torch.zeros_like(gradient)
-        kept[:, :, first:last] = gradient[:, :, first:last]
-        return kept
-
-    return change
-
-
-def column_to(value: float, c: int) -> Callable[[Tensor], Tensor]:
-    return lambda z: z.index_copy(1, torch.tensor([c]), torch.full_like(z[:, :1], value))
-
-
-class Counting(nn.Module):
-    """Counts its calls, and lets them change the answer."""
-
-    def __init__(self, net: nn.Module, change: Callable[[Tensor, int], Tensor]) -> None:
-        super().__init__()
-        self.net, self.change, self.calls = net, change, 0
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.calls += 1
-        return self.change(self.net(x), self.calls)
-
-
-class AlwaysDropout(nn.Module):
-    def __init__(self, net: nn.Module, p: float) -> None:
-        super().__init__()
-        self.net, self.p = net, p
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.net(F.dropout(x, self.p, training=True))
-
-
-def batch_norm_in_training() -> nn.Module:
-    net = train(convolutional(norm=nn.BatchNorm2d(8)))
-    net[1].track_running_stats, net[1].running_mean, net[1].running_var = False, None, None  # type: ignore[index]
-    return net
-
-
-def in_place(net: nn.Module, x: Tensor) -> Tensor:
-    with torch.no_grad():
-        x.mul_(1.0).clamp_(0.01, 0.99)
-    return net(x)  # type: ignore[no-any-return]
-
-
-def as_numpy(net: nn.Module, x: Tensor) -> Tensor:
-    return torch.from_numpy(net(x.detach()).numpy().copy())
-
-
-def under_no_grad(net: nn.Module, x: Tensor) -> Tensor:
-    with torch.no_grad():
-        return net(x)  # type: ignore[no-any-return]
-
-
-def two_paths(seen: Callable[[Tensor], bool]) -> Callable[[nn.Module, Tensor], Tensor]:
-    """Attacks see a network with blurred images, the judge the network itself."""
-    return lambda net, x: net(F.avg_pool2d(x, 3, 1, 1)) if seen(x) else net(x)
 
 
 class WrongModel(NamedTuple):
@@ -176,6 +100,27 @@ def masked_gradients() -> Iterator[WrongModel]:
     yield after("gradient that underflows", backward_as(lambda g: 1e-46 * g), "zero on all")
     yield before("gradient of the frame alone", backward_as(only_rows(0, 3)), too_high)
     yield before("gradient of a few rows", backward_as(only_rows(20, 24)), too_high)
+    lost = "not the whole slope|not the slope"
+    yield before("gradient of every second column", backward_as(some_columns(2)), lost)
+    yield before("gradient of every fourth column", backward_as(some_columns(4)), lost)
+    yield before("gradient moved by a pixel", backward_as(lambda g: g.roll(1, 3)), lost)
+    yield before("gradient that is blurred", backward_as(lambda g: F.avg_pool2d(g, 7, 1, 3)), lost)
+    yield before("gradient with signs drawn by lot", backward_as(lambda g: g * torch.randn_like(g).sign()), "nothing")
+    for c in (0, 6):
+        where = f"images taken for class {c}"
+        wrong = where_answered(c, backward_as(torch.neg))
+        yield WrongModel(f"reversed on {where}", lambda wrong=wrong: Whole(plain(), wrong), f"{lost}|{too_high}")
+        still = where_answered(c, torch.detach)
+        yield WrongModel(f"no gradient on {where}", lambda still=still: Whole(plain(), still), "zero on")
+    yield before("a zigzag of the input", folded, f"is shattered|{too_high}")
+    yield WrongModel("noise by the content", lambda: Unsteady(plain(), 0.1), "nothing to do|not the slope")
+    yield WrongModel("a little noise by the content", lambda: Unsteady(plain(), 0.02), "nothing to do|not the slope")
+    yield after("logits divided by 30", lambda z: z / 30, "points of the accuracy")
+    yield after("logits divided by 100", lambda z: z / 100, f"points of the accuracy|{too_high}")
+    yield after("the winner alone", lambda z: 10 * F.one_hot(z.argmax(1), K) + 1e-3 * z, too_high)
+    yield after("logits plus a million", lambda z: z + 1e6, "their last bits decide")
+    yield after("ninth powers of logits", lambda z: z**9, "")
+    yield after("logits times a million", lambda z: 1e6 * z, "")
     yield before("no gradient on dark images", on_some_images(torch.detach), "zero on")
     yield before("detached input", torch.detach, "no gradient")
     yield after("detached logits", torch.detach, "no gradient")
@@ -251,6 +196,18 @@ def wrong_surroundings() -> Iterator[WrongModel]:
     yield counting("counts its calls", lambda z, n: z * (1 + 0.01 * n), "randomised|remembers")
     yield counting("turns after ten calls", lambda z, n: z if n < 10 else -z, "remembers|otherwise|depend on")
     yield counting("turns after twenty calls", lambda z, n: z if n < 20 else -z, "remembers|otherwise|slope|nothing")
+    several = "answered otherwise"
+    yield counting("turns after sixty calls", lambda z, n: z if n < 60 else -z, several)
+    yield counting("turns when all is done", lambda z, n: z if n < 200 else -z, several)
+    yield counting("loses its gradient after sixty calls", lambda z, n: z if n < 60 else z.detach() + 0 * z, several)
+    yield WrongModel(
+        "keeps answers to images that look alike", lambda: Remembering(plain(), looks), "zero on|remembers"
+    )
+    yield whole("the last rows of large batches", repeats_after(64), f"{several}|is random")
+    yield whole("every fifth row is darker", darkens(lambda n: torch.arange(n) % 5 == 4), "remembers|depend on")
+    yield whole("rows after the fortieth are darker", darkens(lambda n: torch.arange(n) > 40), f"remembers|{several}")
+    yield whole("even batches only", lambda net, x: net(x * (1 if len(x) % 2 == 0 or len(x) == 1 else 0.7)), "random")
+    yield whole("the same noise for every place", lambda net, x: net(x + 0.1 * fixed_noise(x)), "depend on")
     yield WrongModel("batch statistics", batch_norm_in_training, "depend on the others in its batch")
     yield before("mean of the batch taken off", lambda x: x - x.mean(0), "depend on the others")
     yield before("scaled by the brightest of the batch", lambda x: x / x.amax(), "")

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from safetensors.numpy import save as save_arrays
 
-from leastwise.attacks.codes import FLAT, GRID, NEVER
+from leastwise.attacks.codes import FLAT, GRID, NEVER, UNCONFIRMED
 from leastwise.audit.record import (
     ClassMatrix,
     ExampleInts,
@@ -110,6 +110,10 @@ class Evidence:
     def cautions(self) -> tuple[str, ...]:
         """The warnings, and what the attacks noticed: examples that survived because there was no gradient."""
         return (*self.warnings, *(note for name in self.conditions for note in self.flat(name)))
+
+    def unconfirmed(self, condition: str) -> ExampleInts:
+        """By class: points that fooled the model during the attack, but not when it was asked again."""
+        return np.bincount(self.labels[self.conditions[condition].trouble == UNCONFIRMED], minlength=self.k)
 
     def flat(self, condition: str) -> tuple[str, ...]:
         """A sentence on survivors without a gradient, class by class, if there are any."""

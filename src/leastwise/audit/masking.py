@@ -9,7 +9,7 @@ Here too: points that did not fool the model when it was asked again, and what t
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any
 
@@ -19,7 +19,6 @@ from scipy.special import bdtr
 
 from leastwise.attacks.autoattack import RANDOMISED
 from leastwise.attacks.base import Attack, ModelAccess, Passes
-from leastwise.attacks.codes import UNCONFIRMED
 from leastwise.attacks.combine import Restarts
 from leastwise.attacks.goals import CE, Margin
 from leastwise.attacks.pgd import PGD
@@ -28,11 +27,11 @@ from leastwise.attacks.square import Square
 from leastwise.attacks.threats import L2, Ball, Linf
 from leastwise.audit.auditor import Auditor, Conditions, group_by_ball
 from leastwise.audit.evidence import MOST_NAMED, Evidence
-from leastwise.audit.record import SurvivorCheck
+from leastwise.audit.record import SurvivorCheck, find_suspect
 from leastwise.core.noise import Noise, random_order
 from leastwise.data.dataset import Batch, Dataset
 from leastwise.models.classifier import Classifier
-from leastwise.models.output_check import describe_swapped
+from leastwise.models.output_check import doubt_order
 
 LEVEL = 0.01
 # Of the points that fooled the model during an attack: if so many do not when it is asked again, it is random. A
@@ -40,7 +39,6 @@ LEVEL = 0.01
 RANDOM_FROM = 0.02
 FEWEST_UNCONFIRMED = 3  # points below which nothing is called random
 RESTARTS_MATTER = 0.02  # of the images of a class: random starts that change so many verdicts are not enough
-MOST_ORDERED = 1000  # classes whose order is looked at: 3,000 would take half a minute
 
 StoredAttack = Mapping[str, Any]  # an attack as the recipe of an audit has it
 
@@ -162,20 +160,13 @@ def restart_sentences(evidence: Evidence) -> tuple[str, ...]:
     return tuple(said)
 
 
-def count_unconfirmed(evidence: Evidence, condition: str) -> "np.ndarray":
-    """By class: points that fooled the model during the attack, but not when it was asked again."""
-    lost = evidence.conditions[condition].trouble == UNCONFIRMED
-    return np.bincount(evidence.labels[lost], minlength=evidence.k)
-
-
 def describe_unconfirmed(evidence: Evidence, condition: str) -> tuple[str, bool]:
     """A sentence on points that did not fool twice, empty if all did; and whether the model must be random."""
-    lost = count_unconfirmed(evidence, condition)
+    lost = evidence.unconfirmed(condition)
     total = int(lost.sum())
     if not total:
         return "", False
-    right = evidence.correct(condition) & (evidence.conditions[condition].trouble != UNCONFIRMED)
-    fooled = len(evidence.labels) - int(right.sum())  # when the attack looked
+    fooled = len(evidence.labels) - int(evidence.correct(condition).sum()) + total  # when the attack looked
     most = sorted(np.flatnonzero(lost), key=lambda c: -lost[c])
     shown = ", ".join(f"{evidence.names[c]} {lost[c]}" for c in most[:MOST_NAMED])
     shown += ", …" if len(most) > MOST_NAMED else ""
@@ -195,12 +186,7 @@ def order_sentences(evidence: Evidence) -> tuple[str, ...]:
     """A sentence if the mistakes on clean images look like another order of the classes."""
     if "clean" not in evidence.conditions:
         return ()
-    k, found = evidence.k, evidence.conditions["clean"].predicted.astype(np.int64)
-    wrong = int((found != evidence.labels).sum())
-    if 4 * wrong < len(found) / k or k > MOST_ORDERED:  # two swapped classes of k lose 2/k of the images
-        return ()
-    pairs = np.bincount(k * evidence.labels.astype(np.int64) + found, minlength=k * k).reshape(k, k)
-    told = describe_swapped(pairs, evidence.names)
+    told = doubt_order(evidence.labels, evidence.conditions["clean"].predicted, evidence.names)
     return (told,) if told else ()
 
 
@@ -234,6 +220,7 @@ MOST_SAMPLED, QUERIES = 50, 120
 # fire. An audit of fewer images may spend seconds on it whatever it costs itself.
 LARGE, SHARE, FEWEST_SAMPLED = 2000, 0.035, 30
 TRANSFER_STEPS = 10
+FOLLOWED = 0.2  # of the sample are of the class that looks worst after the others, if one looks bad
 
 
 def make_second_attacks(ball: Ball) -> Iterator[tuple[str, Attack]]:
@@ -275,74 +262,69 @@ def cost_of_check(conditions: Conditions, k: int) -> Passes:
 def check_survivors(
     auditor: Auditor, data: Dataset, evidence: Evidence, *, crafted_on: Classifier
 ) -> tuple[SurvivorCheck, ...]:
-    """One check for every ball that gradients were used in."""
-    return tuple(
-        check_one(auditor, data, evidence, ball=ball, names=names, crafted_on=crafted_on)
-        for ball, names in group_by_ball(auditor.recipe.conditions)
-    )
+    """One check for every ball that gradients were used in, of what survived all its conditions."""
+    order, found = np.argsort(data.ids), []
+    for ball, names in group_by_ball(auditor.recipe.conditions):
+        survived = np.logical_and.reduce([evidence.correct(name) for name in names])
+        stood = order[np.searchsorted(data.ids[order], evidence.ids[survived])]
+        passes = sum(evidence.conditions[name].forwards + evidence.conditions[name].backwards for name in names)
+        most = limit_sample(len(evidence.ids), passes, cost_of_one(ball, evidence.k))
+        checked = check_some(auditor, data, stood, ball=ball, names=names, crafted_on=crafted_on, most=most)
+        found.append(replace(checked, images=len(evidence.ids)))
+    return tuple(found)
 
 
-def check_one(
+def check_some(
     auditor: Auditor,
     data: Dataset,
-    evidence: Evidence,
+    stood: "np.ndarray",
     *,
     ball: Ball,
     names: tuple[str, ...],
     crafted_on: Classifier,
+    most: int,
 ) -> SurvivorCheck:
-    """Attack a sample of what survived all conditions of one ball; what one attack broke is spared the next."""
-    survived = np.logical_and.reduce([evidence.correct(name) for name in names])
-    passes = sum(evidence.conditions[name].forwards + evidence.conditions[name].backwards for name in names)
-    most = limit_sample(len(evidence.ids), passes, cost_of_one(ball, evidence.k))
-    chosen = sample_by_class(evidence, survived, auditor.recipe.seed, most=most)
+    """Attack a sample of the survivors at some positions; the last part of it is of the class that looks worst by then.
+
+    What one attack broke is spared the next.
+    """
     attacks = list(make_second_attacks(ball))
-    called = " and ".join(name for name, _ in attacks)
-    found = SurvivorCheck(names, str(ball), called, int(survived.sum()))
-    if not len(chosen) or not attacks:
+    found = SurvivorCheck(names, str(ball), " and ".join(name for name, _ in attacks), len(stood))
+    if not len(stood) or not attacks:
         return found
-    order = np.argsort(data.ids)
-    positions = order[np.searchsorted(data.ids[order], evidence.ids[chosen])]
-    broken, spent = [], Passes(0)
-    for batch in data.batches(auditor.batch_size, positions):
-        x, y, ids = Batch(*(part.to(auditor.device) for part in batch))
-        fell = torch.zeros(len(y), dtype=torch.bool, device=x.device)
-        for _, attack in attacks:
-            rows = torch.nonzero(~fell).squeeze(1)
-            if not len(rows):
-                break
-            noise = Noise(auditor.recipe.seed, ids[rows], "/check")
-            on = crafted_on if attack.gradients else auditor.model
-            outcome = attack.run(on, x[rows], y[rows], noise)
-            with torch.no_grad():  # asked afresh, as every verdict
-                fell[rows] = auditor.model(outcome.x_adv).argmax(dim=1) != y[rows]
-            spent = spent + Passes(outcome.forwards + len(rows), outcome.backwards)
-        broken.append(fell.cpu().numpy())
-    hit = np.concatenate(broken)
-    labels = evidence.labels[chosen]
-    present = np.unique(labels)
-    return SurvivorCheck(
-        names,
-        str(ball),
-        called,
-        int(survived.sum()),
-        tuple(present.tolist()),
-        tuple(int((labels == c).sum()) for c in present),
-        tuple(int(hit[labels == c].sum()) for c in present),
-        spent.forwards,
-        spent.backwards,
-        tuple(int((evidence.labels[survived] == c).sum()) for c in present),
-        len(evidence.ids),
+    left, chosen = order_survivors(data, stood, auditor.recipe.seed), np.zeros(0, dtype=np.int64)
+    hit, spent = np.zeros(0, dtype=bool), Passes(0)
+    for size in (most - int(FOLLOWED * most), most):
+        left = left[np.argsort(data.labels[left] != find_suspect(data.labels[chosen], hit), kind="stable")]
+        more, left = np.split(left, [size - len(chosen)])
+        for batch in data.batches(auditor.batch_size, more):
+            x, y, ids = Batch(*(part.to(auditor.device) for part in batch))
+            fell = torch.zeros(len(y), dtype=torch.bool, device=x.device)
+            for _, attack in attacks:
+                rows = torch.nonzero(~fell).squeeze(1)
+                if not len(rows):
+                    break
+                on = crafted_on if attack.gradients else auditor.model
+                outcome = attack.run(on, x[rows], y[rows], Noise(auditor.recipe.seed, ids[rows], "/check"))
+                with torch.no_grad():  # asked afresh, as every verdict
+                    fell[rows] = auditor.model(outcome.x_adv).argmax(dim=1) != y[rows]
+                spent = spent + Passes(outcome.forwards + len(rows), outcome.backwards)
+            hit = np.concatenate([hit, fell.cpu().numpy()])
+        chosen = np.concatenate([chosen, more])
+    labels = data.labels[chosen]
+    present = np.unique(labels).tolist()
+    attacked, broken, each = (
+        tuple(int((values == c).sum()) for c in present) for values in (labels, labels[hit], data.labels[stood])
     )
+    told = replace(found, classes=tuple(present), attacked=attacked, broken=broken, stood=each)
+    return replace(told, forwards=spent.forwards, backwards=spent.backwards)
 
 
-def sample_by_class(evidence: Evidence, survived: "np.ndarray", seed: int, *, most: int = MOST_SAMPLED) -> "np.ndarray":
-    """Rows of the evidence: as many survivors of every class as there is room for, drawn by the seed."""
-    order = random_order(torch.from_numpy(evidence.ids.astype(np.int64)), seed, "check").numpy()
-    order = order[survived[order]]
-    labels = evidence.labels[order]
-    rank = np.zeros(len(order), dtype=np.int64)  # how many of its class come before it
-    for c in np.unique(labels):
-        rank[labels == c] = np.arange(int((labels == c).sum()))
-    first = np.argsort(rank, kind="stable")[:most]
-    return np.sort(order[first])
+def order_survivors(data: Dataset, stood: "np.ndarray", seed: int) -> "np.ndarray":
+    """Survivors in an order drawn by the seed, one of every class before the second of any."""
+    order = random_order(torch.from_numpy(data.ids[stood]), seed, "check").numpy()
+    labels = data.labels[stood[order]]
+    by_class = np.argsort(labels, kind="stable")
+    rank = np.empty(len(order), dtype=np.int64)  # how many of its class come before it
+    rank[by_class] = np.arange(len(order)) - np.searchsorted(labels[by_class], labels[by_class])
+    return stood[order[np.argsort(rank, kind="stable")]]

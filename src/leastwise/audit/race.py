@@ -54,7 +54,8 @@ class RaceAnswer:
     above: tuple[str, ...] = ()
 
 
-def check(data: Dataset, aim: RaceAim) -> None:
+def check_aim(data: Dataset, aim: RaceAim) -> None:
+    """Refuse a race that has nothing to decide."""
     present = int((np.bincount(data.labels, minlength=data.k) > 0).sum())
     if aim.below is None and present < 2:
         raise ValueError(f"a race needs images of at least two classes, but saw {present}: name more with --only")

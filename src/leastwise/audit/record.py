@@ -98,6 +98,7 @@ def join_records(records: Iterable[Record], n: int, order: ExampleInts | None = 
 
 CHECK_LEVEL = 0.01
 TOLERATED = 0.05  # of the survivors, that a short search may break; a choice, not a measurement
+SUSPICIOUS = 0.05  # the chance of as many broken ones of a class from which on more of it are looked at
 MOST_NAMED = 5  # classes that a sentence names
 
 
@@ -145,8 +146,8 @@ class SurvivorCheck:
 
     @property
     def worst_classes(self) -> tuple[int, ...]:
-        """Places in `classes` of those that have too many broken by themselves."""
-        level = CHECK_LEVEL / max(1, len(self.classes))
+        """Places in `classes` of those that have too many broken by themselves, of which one may be looked at twice."""
+        level = CHECK_LEVEL / (2 * max(1, len(self.classes)))
         pairs = enumerate(zip(self.broken, self.attacked, strict=True))
         return tuple(i for i, (b, n) in pairs if chance_of(b, n) < level)
 
@@ -180,6 +181,13 @@ class SurvivorCheck:
 
 def chance_of(broken: int, attacked: int) -> float:
     return float(bdtrc(broken - 1, attacked, TOLERATED)) if broken else 1.0
+
+
+def find_suspect(labels: "np.ndarray", hit: "np.ndarray") -> int:
+    """The class whose sample looks worst, if it looks bad at all; else none, which is -1."""
+    chances = {int(c): chance_of(int(hit[labels == c].sum()), int((labels == c).sum())) for c in np.unique(labels)}
+    worst = min(chances, key=lambda c: chances[c], default=-1)
+    return worst if chances.get(worst, 1.0) < SUSPICIOUS else -1
 
 
 def check_to_json(check: SurvivorCheck) -> dict[str, Any]:

@@ -38,6 +38,8 @@ class Race:
     """that the answer is right"""
     round: int = 5
     """images of each class that are attacked between two looks"""
+    no_check: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """leave out the check at the end, which attacks some survivors of gradient attacks without gradients"""
     fresh: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """do it anew, and replace what --out holds"""
     out: Annotated[str, tyro.conf.arg(metavar="DIR")] = ""
@@ -66,7 +68,9 @@ class Race:
         auditor = target.make_auditor(loaded, conditions)
         recipe = RaceRecipe(auditor.key, self.round, aim, read_guess(self.prior, data.names))
         folder = Path(self.out or f"results/race-{recipe_key(recipe)[:8]}")
-        task = RaceTask(auditor, data, folder, recipe, form=FORMS.get(target.form), about=target.about)
+        task = RaceTask(
+            auditor, data, folder, recipe, form=FORMS.get(target.form), about=target.about, check=not self.no_check
+        )
         echo(console, target, auditor, data=data)
         if task.finished and not self.fresh:
             say(console, f"done before, in {task.folder} (--fresh does it anew)")
@@ -77,7 +81,11 @@ class Race:
                 with show_race(console, data.names) as listen:
                     task.run(listen, fresh=self.fresh, executor=executor)
         found = json.loads(task.result.read_text("utf-8"))
+        for warning in (one for one in found["warnings"] if one not in auditor.warnings):
+            say(console, f"warning: {warning}")
         say(console, race_sentence(found))
+        if "check" in found:
+            say(console, f"check: {found['check']}")
         say(console, f"Result: {task.result}")
 
 

@@ -35,6 +35,7 @@ from leastwise.jobs.folder import (
     Clock,
     FolderClaim,
     claim_folder,
+    compare_with_clean,
     describe_likeness,
     is_result_of,
     steady_memory,
@@ -42,6 +43,7 @@ from leastwise.jobs.folder import (
     write_run_facts,
 )
 from leastwise.jobs.shards import ShardCourse, open_ledger
+from leastwise.models.answers import Likeness, describe_change
 from leastwise.models.classifier import Classifier, inference
 from leastwise.models.fast.prepare import Form
 
@@ -175,7 +177,10 @@ class AuditTask:
                 found = course.make_evidence()
                 if self.check:
                     checks = check_survivors(work.auditor, self.data, found, crafted_on=work.crafted_on)
-                    found = replace(found, checks=checks)
+                    kept = work.auditor.answers.get("model")
+                    clean = None if kept is None else compare_with_clean(found, kept)
+                    changes = doubt_constancy(work.auditor, self.data, clean)
+                    found = replace(found, checks=checks, warnings=(*found.warnings, *changes))
             if folder is not None:
                 found.save(self.evidence)
                 if len(found.ids) == len(self.data):
@@ -183,6 +188,24 @@ class AuditTask:
                 seconds, device, notes = clock.seconds() - begun, self.auditor.device, self.data.part_notes
                 write_run_facts(folder, seconds, clock=clock, device=device, about=self.about, notes=notes)
         return found
+
+
+def doubt_constancy(auditor: Auditor, data: Dataset, clean: Likeness | None) -> tuple[str, ...]:
+    """What to say of a model that did not answer throughout some work as it did before it.
+
+    `clean` compares what it answered without attack, in batches of the usual size; and it is asked again for images.
+    """
+    kept = auditor.answers.get("model")
+    if kept is None:
+        return ()
+    meanwhile = "" if clean is None or clean.same else clean.words
+    later = describe_change(auditor.model, data, kept, batch=auditor.batch_size, device=auditor.device)
+    return tuple(
+        f"the model answered otherwise {when} the attacks than before them ({how}): its answers depend on the size of "
+        "a batch or on what it was asked before, so these numbers are of several models; do not trust them"
+        for when, how in (("during", meanwhile), ("after", later))
+        if how
+    )
 
 
 class Manifest(NamedTuple):

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from leastwise import __version__
-from leastwise.audit.evidence import EVIDENCE_FILE, EXPLAIN_FILE, PACKED_FILE, SUMMARY_FILE, load_evidence
+from leastwise.audit.evidence import EVIDENCE_FILE, EXPLAIN_FILE, PACKED_FILE, SUMMARY_FILE, Evidence, load_evidence
 from leastwise.core.files import check_writable, lock_folder, parse_json, sha256, write_json
 from leastwise.core.text import escape_unprintable, name_some, one_line
 from leastwise.models.answers import Answers, Likeness, NamedAnswers, compare_answers, compare_margins, read_answers
@@ -215,17 +215,21 @@ def read_all_answers(claim: FolderClaim) -> dict[str, Answers]:
 
 
 def compare_with_evidence(folder: Path, old: FolderClaim, asked: Answers) -> Likeness | None:
-    """The same from evidence: without attack it has the margin of every image. None if there is none to compare."""
-    names = [name for name, attack in list_conditions(old) if attack == "Clean"]
-    if not names or not (folder / EVIDENCE_FILE).is_file():
+    """The same from evidence. None if there is none to compare."""
+    if not any(attack == "Clean" for _, attack in list_conditions(old)) or not (folder / EVIDENCE_FILE).is_file():
         return None
     try:
-        evidence = load_evidence(folder)
+        return compare_with_clean(load_evidence(folder), asked)
     except (ValueError, OSError):
         return None  # whoever reads it says what is wrong
-    _, rows, places = np.intersect1d(evidence.ids, asked.ids, return_indices=True)
-    if names[0] not in evidence.conditions or evidence.k != asked.logits.shape[1]:
+
+
+def compare_with_clean(evidence: Evidence, asked: Answers) -> Likeness | None:
+    """Whether a model answers as it did without attack, where evidence has the margin of every image."""
+    names = [name for name, attack in evidence.attacks.items() if attack["type"] == "Clean"]
+    if not names or names[0] not in evidence.conditions or evidence.k != asked.logits.shape[1]:
         return None
+    _, rows, places = np.intersect1d(evidence.ids, asked.ids, return_indices=True)
     margins = evidence.conditions[names[0]].margin[rows]
     return compare_margins(asked, places, labels=evidence.labels[rows], margins=margins)
 

@@ -6,28 +6,32 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from leastwise import __version__
-from leastwise.audit.auditor import Auditor
+from leastwise.attacks.base import Passes
+from leastwise.audit.auditor import Auditor, group_by_ball
+from leastwise.audit.masking import check_some, cost_of_one, limit_sample
 from leastwise.audit.race import (
     Attacked,
     RaceRecipe,
     Survived,
-    check,
+    check_aim,
     facts,
     find_right,
     order_by_class,
     race,
 )
 from leastwise.core.files import write_json
+from leastwise.core.losses import margin
 from leastwise.core.recipe import recipe_key, to_plain_json
 from leastwise.data.dataset import Dataset
-from leastwise.jobs.audit_task import settle_choices
+from leastwise.jobs.audit_task import doubt_constancy, settle_choices
 from leastwise.jobs.events import AuditEvent, ignore
 from leastwise.jobs.executor import LOCAL, AuditPiece, AuditWork, Executor, LostPiece
 from leastwise.jobs.folder import (
@@ -44,6 +48,7 @@ from leastwise.jobs.folder import (
     write_run_facts,
 )
 from leastwise.jobs.shards import Ledger, open_ledger
+from leastwise.models.answers import Likeness, find_tolerance
 from leastwise.models.classifier import inference
 from leastwise.models.fast.prepare import Form
 from leastwise.statistics.race import Round
@@ -63,9 +68,10 @@ class RaceTask:
     recipe: RaceRecipe
     form: Form | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
+    check: bool = True  # whether survivors of gradient attacks are attacked without gradients at the end
 
     def __post_init__(self) -> None:
-        check(self.data, self.recipe.aim)
+        check_aim(self.data, self.recipe.aim)
 
     @property
     def claim(self) -> FolderClaim:
@@ -103,16 +109,68 @@ class RaceTask:
                 ledger.check_models(self.claim)
                 work = settle_choices(self.auditor, self.data, self.folder, form=self.form, listen=listen)
                 right = remember_right(work.auditor, self.data, ledger)
-                attack = remember_rounds(attack_rounds(work, executor), ledger)
+                attack, stood = note_survivors(remember_rounds(attack_rounds(work, executor), ledger))
                 places = order_by_class(self.auditor, self.data)
                 for found in race(self.recipe, places, right, attack=attack):
                     rounds.append(found)
                     listen(found)
-            write_json(self.result, facts(rounds, self.data, self.auditor, recipe=self.recipe, right=right))
+                told = check_race(work, stood, right, spent=rounds[-1].spent) if self.check and rounds else NOTHING
+            auditor = replace(self.auditor, warnings=(*told.warnings, *self.auditor.warnings))
+            answer = facts(rounds, self.data, auditor, recipe=self.recipe, right=right)
+            write_json(self.result, answer | ({"check": told.remark} if told.remark else {}))
             shutil.rmtree(self.folder / SHARDS)
             seconds = clock.seconds() - begun
             write_run_facts(self.folder, seconds, clock=clock, device=self.auditor.device, about=self.about)
         return self.result
+
+
+class RaceDoubts(NamedTuple):
+    """What was found when the answer of a race was put to the proof."""
+
+    warnings: tuple[str, ...] = ()
+    remark: str = ""
+
+
+NOTHING = RaceDoubts()
+
+
+def note_survivors(attack: Attacked) -> tuple[Attacked, list["np.ndarray"]]:
+    """The same attack, and where the positions of what survived it are written down."""
+    stood: list[np.ndarray] = []
+
+    def attack_and_note(wanted: Mapping[int, "np.ndarray"]) -> Survived:
+        found = attack(wanted)
+        stood.extend(rows[found[c]] for c, rows in wanted.items())
+        return found
+
+    return attack_and_note, stood
+
+
+def check_race(work: AuditWork, stood: list["np.ndarray"], right: "np.ndarray", *, spent: int) -> RaceDoubts:
+    """Attack some survivors without gradients, and ask whether the model was one model all the time."""
+    auditor, data = work.auditor, work.data
+    warnings, remark = doubt_constancy(auditor, data, compare_right(auditor, data, right)), ""
+    for ball, names in group_by_ball(auditor.recipe.conditions):
+        ((_, attack),) = auditor.recipe.conditions
+        cost, each = attack.cost(data.k) or Passes(0), cost_of_one(ball, data.k)
+        most = limit_sample(len(data), spent * (cost.forwards + cost.backwards), each)
+        survivors = np.concatenate([np.empty(0, dtype=np.int64), *stood])
+        found = check_some(auditor, data, survivors, ball=ball, names=names, crafted_on=work.crafted_on, most=most)
+        said = found.sentence(data.names)
+        warnings, remark = ((said, *warnings), "") if found.fires else (warnings, said)
+    return RaceDoubts(warnings, remark)
+
+
+def compare_right(auditor: Auditor, data: Dataset, right: "np.ndarray") -> Likeness | None:
+    """Whether the images that are right as they are were so when the model was asked before the race."""
+    kept = auditor.answers.get("model")
+    if kept is None:
+        return None
+    _, at, rows = np.intersect1d(data.ids, kept.ids, return_indices=True)
+    z, y = torch.from_numpy(kept.logits[rows].astype(np.float64)), torch.from_numpy(data.labels[at])
+    sure = margin(z, y).abs().numpy() > 2 * find_tolerance(kept, kept)
+    other = int((((z.argmax(dim=1) == y).numpy() != right[at]) & sure).sum())
+    return Likeness(other == 0, f"{other} of {len(at)} images are not as right or wrong as they were")
 
 
 def attack_rounds(work: AuditWork, executor: Executor) -> Attacked:

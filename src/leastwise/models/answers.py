@@ -311,6 +311,15 @@ def ask_again(model: nn.Module, data: Dataset, kept: Answers, *, batch: int, dev
     return ask_model(model, x, ids, batch=batch, attacked=len(kept.moved) > 0, gradients=gradients, unrest=kept.unrest)
 
 
+def describe_change(model: nn.Module, data: Dataset, kept: Answers, *, batch: int, device: str) -> str:
+    """How a model answers otherwise at the end of some work than before it; empty if it does not."""
+    try:
+        found = compare_answers(kept, ask_again(model, data, kept, batch=batch, device=device))
+    except ValueError as error:
+        return str(error)
+    return "" if found.same else found.words
+
+
 def choose_kept(data: Dataset) -> Int[np.ndarray, " m"]:
     """The positions of the images whose answers are kept: fewer where images are large."""
     rows = choose_rows(len(data), data.k)

@@ -24,7 +24,9 @@ class Concern(NamedTuple):
 
 
 ENOUGH = 100  # images that can tell a model from guessing
-SAME_SUM = 1e-4  # relative: sums of probabilities in float32
+SAME_SUM = 1e-4  # of the spread: sums of probabilities in float32
+LAST_BITS = 8  # of the sums: what rounding leaves of them
+COARSE = 1e-4  # of the spread of an image's logits: steps of their type beyond it move nothing
 SPREAD = 1e-2  # between the largest and the smallest logit of an image; the probabilities then differ by 1 % at most
 AT_THE_END = 0.05  # of all logits lie exactly at the largest or the smallest: a clamp, a ReLU or a tanh cut them off
 FEW_VALUES, MOST_STEPS = 0.5, 1e4  # logits that are rounded share values, and all are multiples of one step
@@ -36,13 +38,21 @@ def doubt_logits(z: Logits, names: Sequence[str] = ()) -> Iterator[Concern]:
     """Concerns about the logits of a real batch as numbers."""
     if z.shape[1] < 2:
         return
-    yield from doubt_probabilities(z.float())
     z = z.detach()
+    yield from doubt_probabilities(z.float())
     spread = float((z.amax(1) - z.amin(1)).float().median())
     if spread < SPREAD:
         yield Concern(
             f"the logits of an image differ by {spread:.1g} only, so all classes look alike and attacks on the loss "
             "push in no direction in particular: multiply the logits, or remove a large temperature",
+            serious=False,
+        )
+    step = torch.finfo(z.dtype).eps * float(z.abs().max())
+    if z.element_size() >= 4 and spread > 0 and step > COARSE * spread:
+        yield Concern(
+            f"the logits lie near {float(z.float().median()):.2g} and those of an image differ by {spread:.2g} only: "
+            "their last bits decide, small steps change nothing and robustness may be overstated; leave out what they "
+            "have in common",
             serious=False,
         )
     constant = [c for c in range(z.shape[1]) if len(z) > 1 and bool((z[:, c] == z[0, c]).all())]
@@ -60,8 +70,11 @@ def doubt_logits(z: Logits, names: Sequence[str] = ()) -> Iterator[Concern]:
 
 def doubt_probabilities(z: Logits) -> Iterator[Concern]:
     """A softmax row sums to 1 without negative entries; logits of a real batch do not, all at once."""
-    sums = z.sum(1)
-    same = bool(((sums - sums.mean()).abs() < SAME_SUM * sums.abs().mean().clamp_min(1e-12)).all())
+    sums = z.double().sum(1)
+    # Large logits with something in common have nearly one sum too: their spread is what its changes are small beside.
+    spread = (z.amax(1) - z.amin(1)).double().mean()
+    rounding = LAST_BITS * torch.finfo(torch.float32).eps * sums.abs().mean()
+    same = bool(((sums - sums.mean()).abs() <= torch.maximum(SAME_SUM * spread, rounding)).all())
     if bool((z >= 0).all()) and same and (len(z) > 1 or abs(float(sums[0]) - 1) < SAME_SUM):
         scaled = "" if abs(float(sums.mean()) - 1) < SAME_SUM else f", times {float(sums.mean()):.3g}"
         yield Concern(
@@ -177,6 +190,7 @@ def join_numbers(values: tuple[float, ...]) -> str:
 FEWEST = 5  # images per class, on average, that can tell an order
 CHANCE = 0.01  # of images going to the partners of their classes rather than to their own, if either is as likely
 MOST_SHOWN = 6  # classes that a sentence names
+MOST_ORDERED = 1000  # classes whose order is looked at: 3,000 would take half a minute
 
 Confusions = Int[np.ndarray, "k k"]  # row: true class; column: predicted
 
@@ -232,6 +246,16 @@ def describe_swapped(counts: Confusions, names: Sequence[str]) -> str:
         f"{what}: with that order {better} of {all_} images would be right instead of {right}; "
         "check the order of the classes in the model and in the data"
     )
+
+
+def doubt_order(labels: Int[np.ndarray, " n"], predicted: Int[np.ndarray, " n"], names: Sequence[str]) -> str:
+    """The same sentence from predictions, where mistakes are enough for a pair of swapped classes."""
+    k = len(names)
+    # Two swapped classes of k lose 2/k of the images.
+    if 4 * int((predicted != labels).sum()) < len(labels) / k or k > MOST_ORDERED:
+        return ""
+    pairs = np.bincount(k * labels.astype(np.int64) + predicted.astype(np.int64), minlength=k * k).reshape(k, k)
+    return describe_swapped(pairs, names)
 
 
 def parse_map(text: str) -> dict[str, str]:

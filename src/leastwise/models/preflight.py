@@ -17,7 +17,7 @@ from leastwise.models.classifier import Classifier, NoLogits, inference
 from leastwise.models.gradient_check import REACH, doubt_gradient, doubt_steps
 from leastwise.models.output_check import Concern, doubt_answers, doubt_logits, doubt_normalisation
 
-PROBE = 32  # images that the repeated passes and the gradient are tried on
+PROBE, GRADIENT_PROBE = 32, 40  # images that the repeated passes, and the gradient, are tried on
 SINGLES = 4  # images that are also tried alone
 # Differences of logits, as a part of their spread, that rounding can explain: TF32 convolutions round to 1e-3.
 # Batch statistics and dropout move logits by far more.
@@ -76,6 +76,8 @@ def find_concerns(
     z = heard.logits = compute_logits(model, x, k)
     yield from doubt_logits(z, names)
     if y is not None:
+        order = alternate_classes(y)
+        x, y, z = x[order], y[order], z[order.to(z.device)]
         right = int((z.argmax(dim=1) == y.to(z.device)).sum())
         # Another normalisation explains wrong answers whatever they look like, so no order is looked for then.
         explained = list(doubt_normalisation(model, x, y, right=right))
@@ -87,9 +89,18 @@ def find_concerns(
     if reach:
         yield from doubt_gradient(model, few)
     if reach and not restless:
-        yield from doubt_steps(model, few, reach)
+        yield from doubt_steps(model, x[:GRADIENT_PROBE], reach)
     if not restless:
         yield from doubt_memory(model, few, k, before=z[:PROBE])
+
+
+def alternate_classes(y: Labels) -> Labels:
+    """An order of images in which the first few have as many classes as they can: sets are often sorted by class."""
+    by_class = y.argsort(stable=True)
+    first = torch.searchsorted(y[by_class].contiguous(), y[by_class].contiguous())
+    rank = torch.empty_like(y)
+    rank[by_class] = torch.arange(len(y), device=y.device) - first
+    return rank.argsort(stable=True)
 
 
 def check_images(model: nn.Module, x: Images) -> None:

@@ -13,7 +13,7 @@ from leastwise.attacks.base import Clean
 from leastwise.attacks.corruptions import Corrupted
 from leastwise.attacks.threats import Linf
 from leastwise.audit.evidence import SUMMARY_FILE, Evidence, count_confusions, cvc, entropy
-from leastwise.audit.masking import ball_of, cautions, count_unconfirmed, masking_sentences
+from leastwise.audit.masking import ball_of, cautions, masking_sentences
 from leastwise.audit.record import SurvivorCheck
 from leastwise.core.counts import ClassFrame
 from leastwise.core.files import finite_or_none, with_nulls, write_json
@@ -70,7 +70,7 @@ def summarise(
             | grid_numbers(evidence, name)
             | eight_bit_numbers(evidence, name)
             | nearest_distances(evidence, name)
-            | {"unconfirmed": count_unconfirmed(evidence, name).tolist()}
+            | {"unconfirmed": evidence.unconfirmed(name).tolist()}
             for row, name in enumerate(frame.conditions)
         },
         "curves": {one.attack: curve_numbers(one) for one in make_curves(evidence)},
