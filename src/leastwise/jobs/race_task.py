@@ -149,16 +149,16 @@ def note_survivors(attack: Attacked) -> tuple[Attacked, list["np.ndarray"]]:
 def check_race(work: AuditWork, stood: list["np.ndarray"], right: "np.ndarray", *, spent: int) -> RaceDoubts:
     """Attack some survivors without gradients, and ask whether the model was one model all the time."""
     auditor, data = work.auditor, work.data
-    warnings, remark = doubt_constancy(auditor, data, compare_right(auditor, data, right)), ""
+    ((_, attack),) = auditor.recipe.conditions
+    warnings, remark = tuple[str, ...](), ""
     for ball, names in group_by_ball(auditor.recipe.conditions):
-        ((_, attack),) = auditor.recipe.conditions
         cost, each = attack.cost(data.k) or Passes(0), cost_of_one(ball, data.k)
         most = limit_sample(len(data), spent * (cost.forwards + cost.backwards), each)
         survivors = np.concatenate([np.empty(0, dtype=np.int64), *stood])
         found = check_some(auditor, data, survivors, ball=ball, names=names, crafted_on=work.crafted_on, most=most)
         said = found.sentence(data.names)
-        warnings, remark = ((said, *warnings), "") if found.fires else (warnings, said)
-    return RaceDoubts(warnings, remark)
+        warnings, remark = ((said,), "") if found.fires else ((), said)
+    return RaceDoubts((*warnings, *doubt_constancy(auditor, data, compare_right(auditor, data, right))), remark)
 
 
 def compare_right(auditor: Auditor, data: Dataset, right: "np.ndarray") -> Likeness | None:
