@@ -28,6 +28,7 @@ VERBS = {
     "gate": Verb("gate", "Gate", "pass, fail or inconclusive: does a result meet its demands?"),
     "power": Verb("power", "Power", "how many images per class show a difference"),
     "train": Verb("train", "Train", "train a network and write a checkpoint"),
+    "lift": Verb("lift", "Lift", "make the worst class of a trained network better, and prove it"),
     "reproduce": Verb(
         "reproduce", "Reproduce", "make the tables and figures of a paper anew, beside the printed numbers"
     ),

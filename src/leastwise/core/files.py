@@ -180,8 +180,13 @@ def finite_or_none(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def with_nulls(values: list[Any]) -> list[Any]:
-    """A list of numbers, or of lists of them at any depth, with None for whatever is not finite."""
-    return [
-        with_nulls(value) if isinstance(value, list) else value if math.isfinite(value) else None for value in values
-    ]
+def with_nulls(value: Any) -> Any:
+    """A JSON value with None for whatever number in it, at any depth, is not finite."""
+    match value:
+        case dict():
+            return {name: with_nulls(part) for name, part in value.items()}
+        case list() | tuple():
+            return [with_nulls(part) for part in value]
+        case float():
+            return finite_or_none(value)
+    return value

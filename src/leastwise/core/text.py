@@ -234,6 +234,11 @@ def percent(value: float) -> str:
     return f"{100 * value:.1f}"
 
 
+def points(value: float) -> str:
+    """A change in percentage points with its sign and one digit."""
+    return f"{100 * value:+.1f}"
+
+
 def span(low: float, high: float) -> str:
     """An interval in percent."""
     return f"[{percent(low)}, {percent(high)}]"

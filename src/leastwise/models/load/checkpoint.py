@@ -10,7 +10,7 @@ from safetensors.torch import save as save_safetensors
 from torch import Tensor, nn
 
 from leastwise.core.files import write_atomic
-from leastwise.core.text import escape_unprintable, name_some
+from leastwise.core.text import escape_unprintable, name_some, one_line
 from leastwise.core.types import Shape
 from leastwise.data.normalisations import IMAGENET
 from leastwise.models.classifier import Classifier, TrainedOn
@@ -51,10 +51,9 @@ def save_checkpoint(
     A name that ends in `.safetensors` chooses that format. `notes` are told to whoever uses the model. `half` writes
     matrices and kernels in float16; the network computes in float32 all the same.
     """
-    assert model.arch is not None, "only networks built by name can be rebuilt from a checkpoint"
     facts = {
         OURS: FORMAT,
-        "arch": model.arch,
+        "arch": model.arch or "",  # none: the weights alone, for whoever has its code
         "shape": list(shape),
         "names": list(names),
         "mean": list(model.mean),
@@ -100,7 +99,7 @@ def load_checkpoint(
             raise ValueError(f"{path} carries its own normalisation: leave --mean and --std out")
         check_own(content, path)
         trained_on = TrainedOn(tuple(content["shape"]), tuple(content["names"]))
-        arch, mean, std = content["arch"] if arch is None else arch, content["mean"], content["std"]
+        arch, mean, std = (content["arch"] or None) if arch is None else arch, content["mean"], content["std"]
         shape, k = trained_on.shape, len(trained_on.names)
         own_notes = tuple(escape_unprintable(str(note)) for note in content.get("notes", ()))
     state, notes = find_state(content, path)
@@ -115,6 +114,16 @@ def load_checkpoint(
     told = (*own_notes, *guessed, *notes, *about_wrapper, *(() if known else (beware,)))
     model = Classifier(net, k, mean, std, arch, told)
     model.trained_on = trained_on
+    return model
+
+
+def load_into(model: Classifier, path: Path) -> Classifier:
+    """A network with the weights of a checkpoint that was made from it, whatever its architecture."""
+    state, _ = find_state(read_torch(path), path)
+    try:
+        model.net.load_state_dict(state)
+    except RuntimeError as error:
+        raise ValueError(f"{path} does not hold the weights of this network ({one_line(error)})") from None
     return model
 
 
