@@ -64,6 +64,7 @@ def decided(folder: Path, decisions: dict[str, object]) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_lift_tries_edits_and_tunings_and_goes_on_to_the_same_answer(
     images: tuple[Dataset, Dataset, Dataset], network: Classifier, tmp_path: Path
 ) -> None:
