@@ -63,12 +63,12 @@ class LiftMaterial:
         return EditImages(self.train, self.valid, self.edit_attack, self.seed, self.device)
 
 
-def make_candidate(way: Way, material: LiftMaterial, made: Mapping[str, Classifier], show: Show) -> Classifier:
+def make_candidate(way: Way, material: LiftMaterial, made: Mapping[str, Classifier], *, show: Show) -> Classifier:
     """The network that a way leads to; one that was made before is read from its folder."""
     folder = material.folder / "tried" / way.name
     given = made[""]
     if isinstance(way, TuneWay):
-        return tune(way, material, folder, show)
+        return tune(way, material, folder, show=show)
     before = made[way.after] if isinstance(way, EditWay) else made[way.first]
     if (folder / MODEL).is_file():
         return load_into(copy.deepcopy(given), folder / MODEL)
@@ -77,11 +77,11 @@ def make_candidate(way: Way, material: LiftMaterial, made: Mapping[str, Classifi
     else:
         other = made[way.second]
         found = Soup(other.digest(), way.share, other).edit(before, material.images())
-    save(found, folder / MODEL, material.valid, way)
+    save(found, folder / MODEL, material.valid, way=way)
     return found
 
 
-def tune(way: TuneWay, material: LiftMaterial, folder: Path, show: Show) -> Classifier:
+def tune(way: TuneWay, material: LiftMaterial, folder: Path, *, show: Show) -> Classifier:
     """Fine-tune a copy of the network, from where an interrupted run stopped."""
     data = material.train if way.per_class is None else material.train.take(way.per_class)
     model = copy.deepcopy(material.model).to(material.device)
@@ -100,14 +100,14 @@ def tune(way: TuneWay, material: LiftMaterial, folder: Path, show: Show) -> Clas
     return load_into(copy.deepcopy(material.model), task.weights)
 
 
-def save(model: Classifier, path: Path, data: Dataset, way: EditWay | SoupWay) -> None:
+def save(model: Classifier, path: Path, data: Dataset, *, way: EditWay | SoupWay) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     note = f"changed after training by leastwise lift ({way.name})"
     save_checkpoint(path, model, data.shape, names=data.names, notes=(*model.notes, note))
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class CandidateBits:
     """Which images a network gets right, without and under attack, on as many parts as it was measured on."""
 
     clean: np.ndarray
@@ -130,24 +130,24 @@ class Measured:
         right = np.bincount(self.labels[self.robust], minlength=self.k)
         return right / np.where(n > 0, n, np.nan)
 
-    def against(self, base: "Measured") -> PairedCounts:
+    def against(self, base: "CandidateBits") -> PairedCounts:
         """Counts beside the network as it is, on the images that both saw."""
         n = min(len(self.robust), len(base.robust))
         return PairedCounts.count(base.robust[:n], self.robust[:n], self.labels[:n], k=self.k)
 
-    def join(self, other: "Measured") -> "Measured":
+    def join(self, other: "CandidateBits") -> "CandidateBits":
         """Both parts."""
         clean, robust = np.append(self.clean, other.clean), np.append(self.robust, other.robust)
-        return Measured(clean, robust, np.append(self.labels, other.labels), self.k)
+        return CandidateBits(clean, robust, np.append(self.labels, other.labels), self.k)
 
 
 def measure(
     model: Classifier, data: Dataset, attack: Attack, *, folder: Path, listen: JobEventListener, seed: int, device: str
-) -> Measured:
+) -> CandidateBits:
     """Audit a network on some images, in a folder that is found again."""
     conditions = (("clean", Clean()), (CONDITION, attack))
     found = audit(model, data, conditions, out=folder, seed=seed, device=device, listen=listen, force=True, check=False)
-    return Measured(found.correct("clean"), found.correct(CONDITION), np.asarray(found.labels), data.k)
+    return CandidateBits(found.correct("clean"), found.correct(CONDITION), np.asarray(found.labels), data.k)
 
 
 def split_parts(data: Dataset) -> tuple[Dataset, Dataset]:

@@ -69,21 +69,21 @@ def lift(
         told: dict[str, Any] = describe_search(search, way, options)
         if way == GIVEN:
             outcome: LiftOutcome = "nothing to lift" if len(search.tried) == 1 else "not lifted"
-            return finish(material, outcome, way, told)
-        pairs = look_at_test(search, way, test, options)
+            return finish(material, outcome, way, told=told)
+        pairs = look_at_test(search, way, test, options=options)
         weakest = int(np.nanargmin(search.seen[GIVEN].classes))
         verdict = judge_lift(pairs[CONDITION], options.aim, give_up=options.give_up, weakest=weakest)
         outcome = verdict.outcome
-        told["test"] = describe_verdict(verdict, pairs[CONDITION], test, options.aim)
+        told["test"] = describe_verdict(verdict, pairs[CONDITION], test, aim=options.aim)
         if VERIFIED in pairs:
-            outcome, told["verified"] = verify(outcome, pairs, test, options)
+            outcome, told["verified"] = verify(outcome, pairs, test, options=options)
         if outcome == "lifted":
             note = f"changed after training by leastwise lift ({way})"
             best = search.made[way]
             save_checkpoint(
                 material.folder / LIFTED, best.cpu(), test.shape, names=test.names, notes=(*best.notes, note)
             )
-        return finish(material, outcome, way, told)
+        return finish(material, outcome, way, told=told)
 
 
 def make_claim(material: LiftMaterial, test: Dataset, options: LiftOptions) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def make_claim(material: LiftMaterial, test: Dataset, options: LiftOptions) -> d
     return found | tell_answers({"network": ask_network(material.model, material.valid)})
 
 
-def look_at_test(search: Search, way: str, test: Dataset, options: LiftOptions) -> dict[str, PairedCounts]:
+def look_at_test(search: Search, way: str, test: Dataset, *, options: LiftOptions) -> dict[str, PairedCounts]:
     """Both networks under the attack on all test images, and under the stronger one on some."""
     m = search.material
     looks = {CONDITION: (test, m.attack)}
@@ -139,13 +139,13 @@ def cut_to(search: Search, sides: list[Evidence], test: Dataset) -> PairedCounts
 
 
 def verify(
-    outcome: LiftOutcome, pairs: Mapping[str, PairedCounts], test: Dataset, options: LiftOptions
+    outcome: LiftOutcome, pairs: Mapping[str, PairedCounts], test: Dataset, *, options: LiftOptions
 ) -> tuple[LiftOutcome, dict[str, Any]]:
     """A lift that vanishes under a stronger attack is none: masking would look like one."""
     verdict = judge_lift(pairs[VERIFIED], options.aim, give_up=options.give_up)
     seen = judge_lift(pairs["same images"], options.aim, give_up=options.give_up)
     kept = is_confirmed(verdict.lift, seen.lift)
-    told = describe_verdict(verdict, pairs[VERIFIED], test, options.aim)
+    told = describe_verdict(verdict, pairs[VERIFIED], test, aim=options.aim)
     told |= {"confirmed": kept, "on_the_same_images": asdict(seen.lift), "attack": str(options.verify)}
     return ("not lifted" if outcome == "lifted" and not kept else outcome), told
 
@@ -166,7 +166,7 @@ def describe_search(search: Search, way: str, options: LiftOptions) -> dict[str,
     }
 
 
-def describe_verdict(verdict: LiftVerdict, pairs: PairedCounts, test: Dataset, aim: LiftAim) -> dict[str, Any]:
+def describe_verdict(verdict: LiftVerdict, pairs: PairedCounts, test: Dataset, *, aim: LiftAim) -> dict[str, Any]:
     """Before and after on test images, class by class, with paired intervals."""
     n = np.where(pairs.n > 0, pairs.n, np.nan)
     before, after = pairs.a / n, pairs.b / n
@@ -189,7 +189,7 @@ def describe_verdict(verdict: LiftVerdict, pairs: PairedCounts, test: Dataset, a
     } | {name: asdict(change) for name, change in changes.items()}
 
 
-def finish(material: LiftMaterial, outcome: LiftOutcome, way: str, told: dict[str, Any]) -> LiftResult:
+def finish(material: LiftMaterial, outcome: LiftOutcome, way: str, *, told: dict[str, Any]) -> LiftResult:
     """Write down what was found."""
     told = with_nulls({"outcome": outcome} | told)
     write_json(material.folder / LIFT, told)

@@ -16,7 +16,15 @@ import numpy as np
 from leastwise.core.files import write_json
 from leastwise.core.noise import Noise
 from leastwise.jobs.folder import CLOCK, Clock
-from leastwise.jobs.lift.candidate import FIRST_PART, LiftMaterial, Measured, Show, make_candidate, measure, split_parts
+from leastwise.jobs.lift.candidate import (
+    FIRST_PART,
+    CandidateBits,
+    LiftMaterial,
+    Show,
+    make_candidate,
+    measure,
+    split_parts,
+)
 from leastwise.jobs.lift.ways import (
     SoupWay,
     TuneWay,
@@ -64,7 +72,7 @@ class Search:
     tell: Callable[[str], None] = lambda said: None
     decisions: dict[str, Any] = field(default_factory=dict)
     made: dict[str, Classifier] = field(default_factory=dict)
-    seen: dict[str, Measured] = field(default_factory=dict)
+    seen: dict[str, CandidateBits] = field(default_factory=dict)
     tried: dict[str, Tried] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)  # ways that cannot be gone with this network, and why
 
@@ -116,7 +124,7 @@ class Search:
         """Make a candidate and measure it; one that cannot be made for this network is told and left out."""
         begun = self.clock.seconds()
         try:
-            self.made[way.name] = make_candidate(way, self.material, self.made, self.show)
+            self.made[way.name] = make_candidate(way, self.material, self.made, show=self.show)
         except ValueError as error:
             self.left_out[way.name] = str(error)
             self.tell(f"{way.name} is left out: {error}")
@@ -147,7 +155,7 @@ class Search:
             + (", given up after the first part of the images" if dropped else "")
         )
 
-    def is_out(self, found: Measured) -> bool:
+    def is_out(self, found: CandidateBits) -> bool:
         """Whether a candidate is surely worse than the best so far, or costs too much of the average."""
         base = self.seen[GIVEN]
         best = self.seen[self.pick()]
