@@ -16,15 +16,20 @@ from leastwise.core.lazy import lazy_names
 __version__ = "0.1.0"
 
 # Packages that are functions as well: `lw.data(x)` reads x, and `leastwise.data` is where data sets are at home.
-PACKAGES = ("data",)
+PACKAGES = ("audit", "data", "report")
 HOMES = {
     "attacks.pgd": "PGD",
     "attacks.threats": "L1 L2 Linf",
+    "front.comparisons": "Comparison compare",
+    "front.gates": "GateResult gate",
     "front.meter": "ClassMeter",
     "front.methods": "AVMIXUP BAT FAT FGSM_RS LABEL_SMOOTHING MART MAX_ENTROPY ME_AT ME_TRADES PGD_AT PGD_HE"
     " SINGLE_CLASS_AT STANDARD TARGETED_AT TRADES TRADES_HE",
     "front.models": "model",
+    "front.races": "RaceResult race",
+    "front.results": "AuditResult open_audit",
     "front.step": "MethodStep",
+    "models.zoo.registry": "build",
     "report.trackers.mlflow": "MLflow",
     "report.trackers.tensorboard": "TensorBoard",
     "report.trackers.wandb": "WandB",

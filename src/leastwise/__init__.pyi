@@ -4,7 +4,12 @@ from leastwise.attacks.pgd import PGD as PGD
 from leastwise.attacks.threats import L1 as L1
 from leastwise.attacks.threats import L2 as L2
 from leastwise.attacks.threats import Linf as Linf
+from leastwise.front.audits import audit as audit
+from leastwise.front.comparisons import Comparison as Comparison
+from leastwise.front.comparisons import compare as compare
 from leastwise.front.datasets import data as data
+from leastwise.front.gates import GateResult as GateResult
+from leastwise.front.gates import gate as gate
 from leastwise.front.meter import ClassMeter as ClassMeter
 from leastwise.front.methods import AVMIXUP as AVMIXUP
 from leastwise.front.methods import BAT as BAT
@@ -23,7 +28,13 @@ from leastwise.front.methods import TARGETED_AT as TARGETED_AT
 from leastwise.front.methods import TRADES as TRADES
 from leastwise.front.methods import TRADES_HE as TRADES_HE
 from leastwise.front.models import model as model
+from leastwise.front.races import RaceResult as RaceResult
+from leastwise.front.races import race as race
+from leastwise.front.reports import report as report
+from leastwise.front.results import AuditResult as AuditResult
+from leastwise.front.results import open_audit as open_audit
 from leastwise.front.step import MethodStep as MethodStep
+from leastwise.models.zoo.registry import build as build
 from leastwise.report.trackers.mlflow import MLflow as MLflow
 from leastwise.report.trackers.tensorboard import TensorBoard as TensorBoard
 from leastwise.report.trackers.wandb import WandB as WandB

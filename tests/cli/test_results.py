@@ -150,7 +150,7 @@ def test_a_gate_for_one_look_says_when_it_is_asked_again_on_more_images(
         (["compare", "a", "b", "-o", "c.html"], "must end in .json"),
         (["report", "nowhere"], "there is no evidence at nowhere"),
         (["report"], "at least one folder"),
-        (["report", "a", "-o", "a.pdf"], "must end in .html, .csv, .parquet, .md or .tex"),
+        (["report", "a", "-o", "a.docx"], "must end in .html, .pdf, .svg, .png, .csv, .parquet, .md or .tex"),
         (["report", "a", "b", "-o", "a.csv"], "holds one audit, but saw 2"),
         (["report", "a", "a"], "given twice"),
         (["compare", "a", "a"], "the same audit of the same network was given twice"),

@@ -11,7 +11,7 @@ from leastwise.data.dataset import Dataset
 from leastwise.data.loading import load
 from leastwise.data.readers.arrays import read_npz
 from leastwise.data.registry import EMBEDDED
-from leastwise.jobs.executor import choose_device
+from leastwise.models.preflight import choose_device
 from tests.conftest import SHAPE, K
 
 

@@ -3,16 +3,14 @@
 Every file with an attack ends with its names; `registry` lists them.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 from leastwise.attacks.base import Attack
-from leastwise.attacks.choices import Keep, Norm
+from leastwise.attacks.choices import Keep
 from leastwise.attacks.surrogate import Surrogate, refuse_surrogate
-from leastwise.attacks.threats import L1, L2, Ball, Linf
-from leastwise.core.text import did_you_mean, parse_number
+from leastwise.attacks.threats import L2, Ball, Linf
 
 NUMBER = r"([1-9]\d*)"  # in a pattern: a count, from 1
 
@@ -25,19 +23,6 @@ class Threat:
     step: float
     keep: Keep = "fooled"
     load: Callable[[str], Surrogate] = field(default=refuse_surrogate, compare=False)
-
-
-def make_threat(norm: str, eps: str | float, step: str | float | None = None, *, keep: Keep = "fooled") -> Threat:
-    """The radius, step (a quarter of the radius unless given) and counting rule that all attacks of an audit share."""
-    radius = parse_number(eps, "eps") if isinstance(eps, str) else float(eps)
-    if norm not in get_args(Norm):
-        raise ValueError(f"there is no norm {norm!r}: {did_you_mean(norm.lower(), get_args(Norm))}")
-    if norm == "linf" and 1 < radius < math.inf:
-        raise ValueError(f"eps is in pixel units and images span [0, 1], but saw {radius:g}: write {radius:g}/255")
-    ball = Linf(radius) if norm == "linf" else L2(radius) if norm == "l2" else L1(radius)
-    given = parse_number(step, "step") if isinstance(step, str) and step else step
-    length = radius / 4 if given in (None, "") else float(given)
-    return Threat(ball, length, keep)
 
 
 class AttackName(NamedTuple):

@@ -4,13 +4,16 @@ What is known of a name, and of the class it makes, stands in the attack's own f
 `A+B` is a cascade and `A[EPS]` an attack at a radius of its own.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import get_args
 
 from leastwise.attacks.apgd.apgd import APGD_CE, APGD_DLR, APGD_T, MINIMUM_MARGIN
 from leastwise.attacks.autoattack import PLUS, RANDOMISED, STANDARD
 from leastwise.attacks.base import Attack, Clean
+from leastwise.attacks.choices import Keep, Norm
 from leastwise.attacks.combine import Cascade, Restarts
 from leastwise.attacks.corners import CORNERS
 from leastwise.attacks.corruptions import CORRUPTION, GAUSSIAN, UNIFORM
@@ -34,8 +37,9 @@ from leastwise.attacks.pgd import (
 from leastwise.attacks.pma import PROBABILITY_MARGIN
 from leastwise.attacks.reachability import REACH
 from leastwise.attacks.square import SQUARE
+from leastwise.attacks.threats import L1, L2, Linf
 from leastwise.attacks.transfer import TRANSFER
-from leastwise.core.text import parse_number
+from leastwise.core.text import did_you_mean, parse_number
 
 CLEAN = AttackName(
     Clean, "clean", "clean", r"clean", lambda threat: Clean(), "the images as they are", paper="", cost="1 forward"
@@ -107,6 +111,19 @@ CLASSES: dict[str, type[Attack]] = {
 def class_of(recipe_name: str) -> type[Attack] | None:
     """The class that a stored recipe calls so; nothing for an attack of the user's own."""
     return CLASSES.get(recipe_name)
+
+
+def make_threat(norm: str, eps: str | float, step: str | float | None = None, *, keep: Keep = "fooled") -> Threat:
+    """The radius, step (a quarter of the radius unless given) and counting rule that all attacks of an audit share."""
+    radius = parse_number(eps, "eps") if isinstance(eps, str) else float(eps)
+    if norm not in get_args(Norm):
+        raise ValueError(f"there is no norm {norm!r}: {did_you_mean(norm.lower(), get_args(Norm))}")
+    if norm == "linf" and 1 < radius < math.inf:
+        raise ValueError(f"eps is in pixel units and images span [0, 1], but saw {radius:g}: write {radius:g}/255")
+    ball = Linf(radius) if norm == "linf" else L2(radius) if norm == "l2" else L1(radius)
+    given = parse_number(step, "step") if isinstance(step, str) and step else step
+    length = radius / 4 if given in (None, "") else float(given)
+    return Threat(ball, length, keep)
 
 
 def make_attack(name: str, threat: Threat) -> Attack:

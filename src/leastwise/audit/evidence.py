@@ -52,7 +52,7 @@ MOST_NAMED = 5  # classes that a sentence names
 ConfusionMatrix = Int[np.ndarray, "k k"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Evidence:
     """Everything an audit found, by condition; examples are in the order of their ids."""
 
@@ -64,6 +64,11 @@ class Evidence:
     groups: Groups = ()  # superclasses of the data set
     warnings: tuple[str, ...] = ()  # what was seen before the audit and accepted; every output repeats it
     checks: tuple[SurvivorCheck, ...] = ()  # what was found without gradients; no part of the recipe
+
+    def __repr__(self) -> str:
+        names = list(self.conditions)
+        shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+        return f"Evidence of {len(self.ids):,} images, {self.k:,} classes, under {shown} (key {self.key})"
 
     @property
     def key(self) -> str:

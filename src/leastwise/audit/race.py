@@ -9,6 +9,7 @@ import torch
 
 from leastwise.attacks.base import Clean
 from leastwise.audit.auditor import Auditor, check_finite
+from leastwise.audit.evidence import Evidence
 from leastwise.core.noise import random_order
 from leastwise.data.dataset import Batch, Dataset
 from leastwise.models.classifier import Classifier, inference
@@ -37,6 +38,15 @@ class RaceRecipe:
                 "what an earlier audit found may guide a race on this test set only: about the population, "
                 "bets must not know the images they are settled by; leave the guess out"
             )
+
+
+def take_guess(earlier: Evidence, names: Sequence[str]) -> tuple[float, ...]:
+    """The class accuracies of an earlier audit, under its last condition."""
+    if tuple(earlier.names) != tuple(names):
+        raise ValueError("the earlier audit is one of other classes, so it says nothing about these: leave --prior out")
+    accuracy = earlier.tally(list(earlier.conditions)[-1]).accuracy
+    # A class without images there is expected to be like the others.
+    return tuple(round(float(a), 4) for a in accuracy.nan_to_num(float(accuracy.nanmean())))
 
 
 @dataclass(frozen=True)

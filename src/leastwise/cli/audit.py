@@ -54,7 +54,7 @@ class Audit:
         target, where = self.target, self.where
         where.check()
         radii = [radius.strip() for radius in self.eps.split(",")]
-        from leastwise.attacks.naming import make_threat
+        from leastwise.attacks.registry import make_threat
 
         for radius in radii[1:]:  # the first is looked at below
             make_threat(target.norm, radius, target.step)

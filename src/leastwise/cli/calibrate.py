@@ -59,7 +59,7 @@ class Calibrate:
     """where the network with offsets and the numbers go"""
 
     def run(self) -> None:
-        from leastwise.attacks.naming import make_threat
+        from leastwise.attacks.registry import make_threat
 
         threat = make_threat(self.norm, self.eps, self.step)
         use_data_dir(self.data_dir)
@@ -69,9 +69,9 @@ class Calibrate:
         from leastwise.attacks.threats import Uniform
         from leastwise.core.files import check_writable, write_json
         from leastwise.jobs.audit_task import audit
-        from leastwise.jobs.executor import choose_device
         from leastwise.models.load.checkpoint import save_checkpoint
         from leastwise.models.load.dispatch import load_model
+        from leastwise.models.preflight import choose_device
         from leastwise.report.summary import summarise
         from leastwise.report.terminal.view import print_classes, progress, what_changed
         from leastwise.training.calibrate import with_offsets

@@ -29,6 +29,6 @@ class Demo:
 
     def run(self) -> None:
         from leastwise.cli.demo_story import demo
-        from leastwise.jobs.executor import choose_device
+        from leastwise.models.preflight import choose_device
 
         demo(Screen(), self.out, self.seed, device=choose_device(self.device, self.threads), fresh=self.fresh)

@@ -108,8 +108,8 @@ class TargetOptions:
 
     def ready(self, console: Console, eps: str, attack: str, *, threads: int = 0) -> LoadedTarget:
         """Everything loaded; `eps` is one radius. A misspelt name or number is found before the data are read."""
-        from leastwise.attacks.naming import make_threat
-        from leastwise.jobs.executor import choose_device
+        from leastwise.attacks.registry import make_threat
+        from leastwise.models.preflight import choose_device
 
         threat = make_threat(self.norm, eps, self.step, keep=self.keep)
         mean, std = parse_numbers(self.mean, "mean"), parse_numbers(self.std, "std")

@@ -1,7 +1,6 @@
 """`leastwise race`."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -57,7 +56,8 @@ class Race:
         loaded = target.ready(console, self.eps, self.attack, threads=where.threads(target.threads))
         data, threat = loaded.data, loaded.threat
         from leastwise.attacks.registry import make_attack
-        from leastwise.audit.race import RaceRecipe
+        from leastwise.audit.evidence import load_evidence
+        from leastwise.audit.race import RaceRecipe, take_guess
         from leastwise.core.recipe import recipe_key
         from leastwise.core.text import say
         from leastwise.jobs.race_task import RaceTask
@@ -66,7 +66,8 @@ class Race:
 
         conditions = ((self.attack, make_attack(self.attack, threat)),)
         auditor = target.make_auditor(loaded, conditions)
-        recipe = RaceRecipe(auditor.key, self.round, aim, read_guess(self.prior, data.names))
+        guess = take_guess(load_evidence(Path(self.prior)), data.names) if self.prior else ()
+        recipe = RaceRecipe(auditor.key, self.round, aim, guess)
         folder = Path(self.out or f"results/race-{recipe_key(recipe)[:8]}")
         task = RaceTask(
             auditor, data, folder, recipe, form=FORMS.get(target.form), about=target.about, check=not self.no_check
@@ -87,17 +88,3 @@ class Race:
         if "check" in found:
             say(console, f"check: {found['check']}")
         say(console, f"Result: {task.result}")
-
-
-def read_guess(folder: str, names: Sequence[str]) -> tuple[float, ...]:
-    """The class accuracies of an earlier audit, under its last condition; nothing without one."""
-    if not folder:
-        return ()
-    from leastwise.audit.evidence import load_evidence
-
-    evidence = load_evidence(Path(folder))
-    if tuple(evidence.names) != tuple(names):
-        raise ValueError(f"{folder} is an audit of other classes, so it says nothing about these: leave --prior out")
-    accuracy = evidence.tally(list(evidence.conditions)[-1]).accuracy
-    # A class without images there is expected to be like the others.
-    return tuple(round(float(a), 4) for a in accuracy.nan_to_num(float(accuracy.nanmean())))

@@ -13,14 +13,14 @@ from leastwise.core.text import Screen, say
 class Report:
     """Make one self-contained HTML page of one or more audits, or export one as a table.
 
-    The ending of --out decides: .html is the page; .csv and .parquet hold one row per image and condition; .md and
-    .tex the table of classes.
+    The ending of --out decides: .html is the page; .pdf, .svg and .png are one picture for a paper; .csv and .parquet
+    hold one row per image and condition; .md and .tex the table of classes.
     """
 
     results: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="DIR")]
     """folders that `leastwise audit` wrote; the first is what the others are compared with"""
     out: Annotated[Path, tyro.conf.arg(metavar="FILE", aliases=["-o"])] = Path("report.html")
-    """where the page or table goes"""
+    """where the page, picture or table goes"""
     names: Annotated[str, tyro.conf.arg(metavar="A,B,…")] = ""
     """what to call the models; as they were typed, or as their folders, unless given"""
     title: str = "Class-wise robustness audit"

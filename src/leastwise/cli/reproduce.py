@@ -68,7 +68,7 @@ class Reproduce:
         exhibits = tuple({one.id: one for name in self.exhibits for one in select_exhibits(name)}.values())
         wanted = keep_roles(exhibits, self.only)
         threads = self.where.threads(self.threads)
-        from leastwise.jobs.executor import choose_device
+        from leastwise.models.preflight import choose_device
 
         device = choose_device(self.device, threads)
         if self.next:

@@ -54,7 +54,7 @@ class Study:
         self.where.check()
         plan = read_study(self.file)
         use_data_dir(self.data_dir)
-        from leastwise.jobs.executor import choose_device
+        from leastwise.models.preflight import choose_device
 
         device = choose_device(self.device, self.where.threads(self.threads))
         jobs = {cell: audit_job(plan, cell) for cell in plan.cells}
@@ -96,7 +96,7 @@ def audit_job(plan: "StudyPlan", cell: "StudyCell") -> "AuditJob":
 
     check_keys(plan.audit, tuple(AUDIT), "[audit]")
     chosen = {name: of_kind(value, AUDIT[name], f"audit.{name}") for name, value in plan.audit.items()}
-    from leastwise.attacks.naming import make_threat
+    from leastwise.attacks.registry import make_threat
 
     threat = make_threat(
         chosen.get("norm", "linf"), cell.eps, chosen.get("step", ""), keep=chosen.get("keep", "fooled")

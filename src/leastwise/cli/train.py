@@ -121,7 +121,7 @@ class Train:
 
     def run(self) -> None:
         use_data_dir(self.data_dir)
-        from leastwise.jobs.executor import choose_device
+        from leastwise.models.preflight import choose_device
 
         device = choose_device(self.device, self.threads)
         from leastwise.core.recipe import name_of_type, recipe_key
@@ -215,7 +215,7 @@ class Train:
 
     def job(self) -> "TrainJob":
         """The recipe: every part by its name, then the settings."""
-        from leastwise.attacks.naming import make_threat
+        from leastwise.attacks.registry import make_threat
 
         threat = make_threat(self.norm, self.eps, self.step)
         from leastwise.jobs.images import ImageSet

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from leastwise.front.words import in_python_words
+
 if TYPE_CHECKING:
     from leastwise.core.progress import ProgressCallback
     from leastwise.data.dataset import Dataset
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
 FRAMES = ("pandas", "polars", "pyarrow", "modin", "cudf")
 
 
+@in_python_words
 def data(
     given: Any,
     *,

@@ -5,7 +5,6 @@ A piece is one condition on some examples, and its result a function of them: it
 again after a crash. Whoever asked for it writes it down.
 """
 
-import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -15,14 +14,12 @@ from pathlib import Path
 from typing import Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
-import torch
 from safetensors.torch import save as save_tensors
 
 from leastwise.audit.auditor import Auditor, ImageKeeper
 from leastwise.audit.record import Record
 from leastwise.core.counts import Tally
 from leastwise.core.files import write_atomic
-from leastwise.core.text import first_line
 from leastwise.core.types import Images, Labels
 from leastwise.data.dataset import Dataset
 from leastwise.jobs.folder import give_back_memory
@@ -206,21 +203,3 @@ class LocalExecutor(Executor):
 
 
 LOCAL = LocalExecutor()
-
-
-def choose_device(device: str = "auto", threads: int = 0) -> str:
-    """Set the threads and name the device: an accelerator if there is one and nothing else was asked for."""
-    if threads < 0:
-        raise ValueError(f"threads must be 1 or more, but saw {threads}")
-    most = 4 * (os.cpu_count() or 1)  # beyond, threads only wait; with very many, the process dies
-    if threads > most:
-        raise ValueError(f"threads may be {most} at most on this machine, but saw {threads}")
-    if threads:
-        torch.set_num_threads(threads)
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.zeros(1, device=device).item()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise ValueError(f"the device {device!r} cannot be used ({first_line(error)}): try cpu") from None
-    return device

@@ -4,6 +4,7 @@ Here too: how many images are looked at first, and how many fit into a batch, wh
 """
 
 import math
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from leastwise.core.text import error_with_type
+from leastwise.core.text import error_with_type, first_line
 from leastwise.core.types import Images, Labels, Logits, Shape
 from leastwise.models.classifier import Classifier, NoLogits, inference
 from leastwise.models.gradient_check import REACH, doubt_gradient, doubt_steps
@@ -292,3 +293,21 @@ def measure_tensors(model: Classifier, x: Images) -> tuple[int, int]:
         model(x.detach().requires_grad_() if model.gradients else x)
     sizes = [size for place, size in kept.items() if place not in weights]
     return sum(sizes), max(sizes)
+
+
+def choose_device(device: str = "auto", threads: int = 0) -> str:
+    """Set the threads and name the device: an accelerator if there is one and nothing else was asked for."""
+    if threads < 0:
+        raise ValueError(f"threads must be 1 or more, but saw {threads}")
+    most = 4 * (os.cpu_count() or 1)  # beyond, threads only wait; with very many, the process dies
+    if threads > most:
+        raise ValueError(f"threads may be {most} at most on this machine, but saw {threads}")
+    if threads:
+        torch.set_num_threads(threads)
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise ValueError(f"the device {device!r} cannot be used ({first_line(error)}): try cpu") from None
+    return device

@@ -1,11 +1,12 @@
 """From evidence to what people and programs read: summaries, tables, comparisons, charts and pages.
 
+The package is a function, too: `lw.report(audits, "page.html")` (`leastwise.front.reports.report`).
 Nothing here attacks or trains; numbers come from `leastwise.statistics` and `leastwise.insight`.
 """
 
 from typing import TYPE_CHECKING
 
-from leastwise.core.lazy import lazy_names
+from leastwise.core.lazy import lazy_names, make_callable
 
 if TYPE_CHECKING:
     from leastwise.report.gate import from_evidence
@@ -26,3 +27,5 @@ __getattr__ = lazy_names(
         "terminal.view": "headline",
     },
 )
+
+make_callable(__name__, "leastwise.front.reports", "report")

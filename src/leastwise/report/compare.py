@@ -82,7 +82,12 @@ def open_sides(arguments: Sequence[str], names: Sequence[str] = ()) -> tuple[Sid
     chosen = list(names) or (typed if len(set(typed)) == len(typed) else [short_name(text) for text in arguments])
     if len(set(chosen)) != len(chosen):
         chosen = list(arguments)
-    made = tuple(Side(name, models) for name, models in zip(chosen, found, strict=True))
+    return make_sides(chosen, found)
+
+
+def make_sides(names: Sequence[str], found: Sequence[tuple[AuditedModel, ...]]) -> tuple[Side, ...]:
+    """Sides with these names, if they can be compared: other audits, of the same images."""
+    made = tuple(Side(name, models) for name, models in zip(names, found, strict=True))
     check_different(made)
     for side in made:
         for model in side.models:

@@ -29,6 +29,7 @@ from leastwise.report.terminal.view import what_changed
 from leastwise.statistics.accuracy import CONFIDENCE, wilson_interval
 
 CLEAN = "clean"
+PICTURES = (".pdf", ".svg", ".png")
 FEW_MODELS = 3  # of which all pairs are compared
 
 
@@ -67,14 +68,20 @@ def make_page(models: Sequence[AuditedModel], title: str = "Class-wise robustnes
 
 
 def write_report(models: Sequence[AuditedModel], file: Path, title: str) -> None:
-    """Write the page of several models or a table of one: the ending of the file decides."""
+    """Write the page or a picture of several models, or a table of one: the ending of the file decides."""
     kind = file.suffix.lower()
     tables = {".md": table_markdown, ".tex": table_latex}
     exports = {".csv": write_csv, ".parquet": write_parquet}
     if kind in (".html", ".htm"):
         write_atomic(file, make_page(models, title).encode())
+    elif kind in PICTURES:
+        from leastwise.report.picture import write_picture_of
+
+        write_picture_of(models, file)
     elif kind not in tables | exports:
-        raise ValueError(f"--out must end in .html, .csv, .parquet, .md or .tex, but saw {file}")
+        raise ValueError(
+            f"--out must end in .html, .pdf, .svg, .png, .csv, .parquet, .md or .tex, but saw {file}: rename it"
+        )
     elif len(models) > 1:
         raise ValueError(f"a {kind} file holds one audit, but saw {len(models)}: give them one by one")
     elif kind in exports:
