@@ -78,14 +78,13 @@ class Lift:
             raise ValueError("a search needs a budget of time: give --budget, such as 30m")
         use_data_dir(self.data_dir)
         from leastwise.attacks.goals import CE
-        from leastwise.attacks.naming import make_threat
         from leastwise.attacks.pgd import PGD
-        from leastwise.attacks.registry import make_attack
+        from leastwise.attacks.registry import make_attack, make_threat
         from leastwise.attacks.threats import Uniform
-        from leastwise.jobs.executor import choose_device
         from leastwise.jobs.lift.candidate import LiftMaterial
         from leastwise.jobs.lift.lift import LiftOptions, lift
         from leastwise.models.load.dispatch import load_model
+        from leastwise.models.preflight import choose_device
         from leastwise.report.terminal.lift import lift_lines
 
         console = Screen()
