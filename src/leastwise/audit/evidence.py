@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from safetensors.numpy import save as save_arrays
 
 from leastwise.attacks.codes import FLAT, GRID, NEVER, UNCONFIRMED
@@ -120,9 +120,13 @@ class Evidence:
         """By class: points that fooled the model during the attack, but not when it was asked again."""
         return np.bincount(self.labels[self.conditions[condition].trouble == UNCONFIRMED], minlength=self.k)
 
+    def stuck(self, condition: str) -> Bool[np.ndarray, " n"]:
+        """Which examples survived without a gradient."""
+        return (self.conditions[condition].trouble == FLAT) & self.correct(condition)
+
     def flat(self, condition: str) -> tuple[str, ...]:
         """A sentence on survivors without a gradient, class by class, if there are any."""
-        stuck = (self.conditions[condition].trouble == FLAT) & self.correct(condition)
+        stuck = self.stuck(condition)
         if not stuck.any():
             return ()
         lost = np.bincount(self.labels[stuck], minlength=self.k)

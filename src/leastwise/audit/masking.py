@@ -38,6 +38,7 @@ LEVEL = 0.01
 # choice, to leave room for the rounding of another form of a network; not a measurement.
 RANDOM_FROM = 0.02
 FEWEST_UNCONFIRMED = 3  # points below which nothing is called random
+STUCK = 0.02  # of the survivors: without a gradient so many say nothing of robustness
 RESTARTS_MATTER = 0.02  # of the images of a class: random starts that change so many verdicts are not enough
 
 StoredAttack = Mapping[str, Any]  # an attack as the recipe of an audit has it
@@ -199,6 +200,23 @@ def masking_sentences(evidence: Evidence) -> tuple[str, ...]:
         *(sign.sentence(evidence.names) for sign in find_signs(evidence)),
         *restart_sentences(evidence),
     )
+
+
+def doubted_conditions(evidence: Evidence) -> frozenset[str]:
+    """The conditions that seem to have failed, so that accuracies under them are too high."""
+    found = {name for check in evidence.checks if check.fires for name in check.conditions}
+    found |= {name for name in evidence.conditions if describe_unconfirmed(evidence, name)[1]}
+    found |= {sign.stronger for sign in find_signs(evidence)}
+    attacks: dict[str, StoredAttack] = evidence.attacks
+    for name in evidence.conditions:
+        stuck = int(evidence.stuck(name).sum())
+        if (
+            stuck >= STUCK * max(1, int(evidence.correct(name).sum()))
+            and stuck
+            and needs_of(attacks[name]) != "queries"
+        ):
+            found.add(name)
+    return frozenset(found)
 
 
 def cautions(evidence: Evidence) -> tuple[str, ...]:

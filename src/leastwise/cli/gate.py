@@ -17,7 +17,8 @@ class Gate:
 
     A demand is like 'worst(pgd20) >= 0.25', 'accuracy(cat, pgd20) >= 20%', 'overall(autoattack) > 0.4',
     'macro(pgd20) >= 0.5', 'gap(autoattack) <= 0.45', 'cv(pgd20) <= 0.03' or 'drop(pgd20, BASE) <= 0.03', where BASE is
-    another result: the largest fall of any class. Verdicts rest on simultaneous bounds, not on estimates.
+    another result: the largest fall of any class. Verdicts rest on simultaneous bounds, not on estimates; where the
+    checks of the audit found an attack to have failed there is none.
     """
 
     result: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RESULT")]
@@ -53,6 +54,8 @@ class Gate:
             keep_images(Path(self.keep), result)
             say(console, f"Images that are right: {self.keep}")
         if terms and not self.anytime and (warned := remember_look(self.result, result)):
+            say(console, f"careful: {warned}")
+        for warned in (*result.warnings, *(f"{name}: {one}" for name, base in bases.items() for one in base.warnings)):
             say(console, f"careful: {warned}")
         for verdict in verdicts:
             say(console, verdict_sentence(verdict))

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from leastwise.audit.evidence import Evidence
+from leastwise.audit.masking import cautions
 from leastwise.core.files import finite_or_none
 from leastwise.report.class_changes import different_attacks, same_images
 from leastwise.report.dominance import surely_dominated
@@ -167,6 +168,7 @@ def compare_sides(found: Sequence[Side], condition: str, *, margin: float | None
         "margin": margin,
         "images": len(first.first.ids),
         "classes": list(names),
+        "warnings": {side.name: list_warnings(side) for side in found},
         "models": pareto_rows(found, shown, condition),
         "changes": [
             {
@@ -183,6 +185,11 @@ def compare_sides(found: Sequence[Side], condition: str, *, margin: float | None
             for b in found[i + 1 :]
         ],
     }
+
+
+def list_warnings(side: Side) -> list[str]:
+    """What has to be known of the audits of a side before they are compared with others."""
+    return list(dict.fromkeys(said for model in side.models for said in cautions(model.evidence)))
 
 
 def pareto_rows(found: Sequence[Side], shown: Sequence[str], condition: str) -> list[dict[str, Any]]:

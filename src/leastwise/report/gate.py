@@ -1,6 +1,7 @@
 """What a gate looks at, read from what an audit left, and its verdicts as sentences. Nothing here needs torch."""
 
 import json
+import os
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +21,7 @@ MOST_IMAGES = 10**12  # of a class: counts add up far below what 64 bits hold
 def read_result(path: Path) -> Result:
     """Read the evidence of a folder, or else the counts of a summary."""
     if locate_evidence(path).is_file():
-        return from_evidence(load_evidence(path))
+        return from_evidence(load_evidence(path), path)
     file = path / SUMMARY_FILE if path.is_dir() else path
     if not file.is_file():
         raise ValueError(f"there is no result at {path}: give a folder that `leastwise audit` wrote, or a summary.json")
@@ -47,13 +48,43 @@ def refuse_sampled(path: Path, conditions: Collection[str]) -> None:
         )
 
 
-def from_evidence(found: Evidence) -> Result:
-    """Counts and single images of an audit."""
+def from_evidence(found: Evidence, path: Path | None = None) -> Result:
+    """Counts and single images of an audit, with what the summary beside it warns of, if it has a place."""
     hits = {name: found.correct(name) for name in found.conditions}
     n = np.bincount(found.labels, minlength=found.k)
     counts = {name: (np.bincount(found.labels[hit], minlength=found.k), n) for name, hit in hits.items()}
     model = str(json.loads(found.recipe).get("model", ""))
-    return Result(found.names, counts, SingleImages(found.ids, found.labels, hits), found.attacks, model)
+    warnings, doubted = read_doubts(found, path)
+    images = SingleImages(found.ids, found.labels, hits)
+    return Result(found.names, counts, images, found.attacks, model, found.data, warnings, doubted)
+
+
+def read_doubts(found: Evidence, path: Path | None) -> tuple[tuple[str, ...], frozenset[str]]:
+    """What has to be known of an audit, and the conditions that seem to have failed: from the summary beside it.
+
+    Without one everything is looked for again, which takes the seconds that torch needs.
+    """
+    try:
+        folder = Path(os.devnull) if path is None else path if path.is_dir() else path.parent
+        content = parse_json((folder / SUMMARY_FILE).read_text("utf-8"))
+        if content["key"] == found.key and "doubted" in content:
+            told = warnings_of(content)
+            fired = [check for check in found.checks if check.fires]  # a summary can be edited
+            said = tuple(check.sentence(found.names) for check in fired)
+            names = {name for check in fired for name in check.conditions}
+            return tuple(dict.fromkeys((*said, *told[0], *found.cautions()))), told[1] | names
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        pass
+    from leastwise.audit.masking import cautions, doubted_conditions
+
+    return cautions(found), doubted_conditions(found)
+
+
+def warnings_of(content: Mapping[str, Any]) -> tuple[tuple[str, ...], frozenset[str]]:
+    """The same of a summary; where it is from before conditions were named, an unreliable one doubts all attacks."""
+    told = tuple(escape_unprintable(str(one)) for one in content.get("warnings", ()))
+    every = [name for name in content["conditions"] if name != "clean"] if content.get("unreliable") else []
+    return told, frozenset(escape_unprintable(str(name)) for name in content.get("doubted", every))
 
 
 def from_summary(content: Mapping[str, Any]) -> Result:
@@ -68,7 +99,8 @@ def from_summary(content: Mapping[str, Any]) -> Result:
             raise ValueError("counts that cannot be")
         counts[escape_unprintable(str(name))] = (correct, n)
     recipe = content.get("provenance", {}).get("recipe", {})
-    return Result(names, counts, attacks=dict(recipe.get("conditions", ())), model=str(recipe.get("model", "")))
+    model, data = (str(recipe.get(part, "")) for part in ("model", "data"))
+    return Result(names, counts, None, dict(recipe.get("conditions", ())), model, data, *warnings_of(content))
 
 
 LOOKS_FILE = "gate.json"  # beside the evidence: at how many images a gate for one look was asked
@@ -110,6 +142,11 @@ def verdict_sentence(verdict: GateVerdict) -> str:
     said += f" ({verdict.detail})" if verdict.detail else ""
     if verdict.images_needed is not None:
         said += f"; about {verdict.images_needed:,} images in the largest class would decide in 80 % of cases"
+    elif verdict.doubted:
+        said += (
+            f"; {verdict.term.condition} seems to have failed, so accuracies are too high and no number of images "
+            "decides: demand something of square or autoattack"
+        )
     elif verdict.outcome is GateOutcome.INCONCLUSIVE:
         said += "; it is too close to the limit for any number of images"
     if verdict.visible is not None:

@@ -16,7 +16,7 @@ from leastwise.core.text import escape_unprintable
 from leastwise.statistics.gate.decide import Result, SingleImages
 
 KIND = "leastwise-kept-images"
-MOST_BYTES = 1 << 30  # of one array, unpacked
+MOST_BYTES = 1 << 27  # of one array, unpacked
 
 
 def keep_images(path: Path, result: Result) -> None:
@@ -33,6 +33,8 @@ def keep_images(path: Path, result: Result) -> None:
         "right": {name: pack(np.packbits(hit)) for name, hit in images.hits.items()},
         "attacks": dict(result.attacks),
         "model": result.model,
+        "data": result.data,
+        "doubted": sorted(result.doubted),
     }
     write_json(path, content)
 
@@ -55,7 +57,9 @@ def from_kept(content: Mapping[str, Any]) -> Result:
     n = np.bincount(labels, minlength=len(names))
     counts = {name: (np.bincount(labels[hit], minlength=len(names)), n) for name, hit in hits.items()}
     images = SingleImages(ids.astype(np.int64), labels.astype(np.int64), hits)
-    return Result(names, counts, images, dict(content.get("attacks", {})), str(content.get("model", "")))
+    doubted = frozenset(escape_unprintable(str(name)) for name in content.get("doubted", ()))
+    facts = (dict(content.get("attacks", {})), str(content.get("model", "")), str(content.get("data", "")))
+    return Result(names, counts, images, *facts, doubted=doubted)
 
 
 def pack(values: "np.ndarray") -> str:

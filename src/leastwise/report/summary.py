@@ -13,7 +13,7 @@ from leastwise.attacks.base import Clean
 from leastwise.attacks.corruptions import Corrupted
 from leastwise.attacks.threats import Linf
 from leastwise.audit.evidence import SUMMARY_FILE, Evidence, count_confusions, cvc, entropy
-from leastwise.audit.masking import ball_of, cautions, masking_sentences
+from leastwise.audit.masking import ball_of, cautions, doubted_conditions, masking_sentences
 from leastwise.audit.record import SurvivorCheck
 from leastwise.core.counts import ClassFrame
 from leastwise.core.files import finite_or_none, with_nulls, write_json
@@ -63,6 +63,7 @@ def summarise(
         "classes": list(evidence.names),
         "interval": {"method": "wilson", "confidence": CONFIDENCE},
         "warnings": list(cautions(evidence)),
+        "doubted": sorted(doubted_conditions(evidence)),
         "checks": [describe_check(check, evidence.names) for check in evidence.checks],
         "groups": {name: [evidence.names[c] for c in classes] for name, classes in evidence.groups},
         "conditions": {

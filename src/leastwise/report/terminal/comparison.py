@@ -15,6 +15,9 @@ def print_comparison(console: Console, made: dict[str, Any]) -> None:
     """Show a comparison in the terminal."""
     condition = made["condition"]
     say(console, f"{made['images']:,} images, the same for all models; accuracy in %", style="bold")
+    for name, said in made["warnings"].items():
+        for one in said:
+            say(console, f"warning: {name}: {one}", style="yellow")
     console.print(pareto_table(made))
     several = any(row["trainings"] > 1 for row in made["models"])
     for pair in made["changes"]:

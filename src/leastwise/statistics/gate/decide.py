@@ -1,7 +1,7 @@
 """Gates: does a result meet its demands? Pass, fail or inconclusive, decided on confidence bounds, not on estimates."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -42,6 +42,9 @@ class Result:
     images: SingleImages | None = None
     attacks: Mapping[str, Any] = field(default_factory=dict)  # settings behind the names of conditions, where known
     model: str = ""  # the fingerprint of the network, where known
+    data: str = ""  # the fingerprint of the images, where known
+    warnings: tuple[str, ...] = ()  # what has to be known before any verdict
+    doubted: frozenset[str] = frozenset()  # conditions under which accuracies seem to be too high
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class GateVerdict:
     images_needed: int | None  # of the largest class, which would decide in 80 % of cases if the estimate is the truth
     detail: str  # which class is worst or fell most, and whether images were paired; else empty
     visible: float | None = None  # unpaired drops: how far a class must fall for this gate to see it in 80 % of cases
+    doubted: bool = False  # open because the attack seems to have failed, which no number of images decides
 
 
 def decide(
@@ -72,7 +76,20 @@ def decide(
     are for one look at a number of images fixed beforehand; `anytime` ones may be repeated as images are added.
     """
     look = Look(1 - (1 - confidence) / max(len(terms), 1), anytime)
-    return tuple(decide_term(term, result, bases, look=look) for term in terms)
+    verdicts = (decide_term(term, result, bases, look=look) for term in terms)
+    return tuple(doubt_verdict(verdict, result, bases) for verdict in verdicts)
+
+
+def doubt_verdict(verdict: GateVerdict, result: Result, bases: Mapping[str, Result]) -> GateVerdict:
+    """No verdict on accuracies that seem to be too high, unless it would only be clearer if they were lower."""
+    term = verdict.term
+    of = [result, *([bases[term.name]] if term.measure == "drop" else [])]
+    if not any(term.condition in one.doubted for one in of):
+        return verdict
+    lower = GateOutcome.FAIL if term.comparison in (">=", ">") else GateOutcome.PASS
+    if verdict.outcome is lower and term.measure in ("worst", "accuracy", "overall", "macro"):
+        return verdict
+    return replace(verdict, outcome=GateOutcome.INCONCLUSIVE, images_needed=None, doubted=True)
 
 
 def decide_term(term: GateTerm, result: Result, bases: Mapping[str, Result], *, look: Look) -> GateVerdict:
@@ -154,6 +171,8 @@ def measure_falls(term: GateTerm, result: Result, bases: Mapping[str, Result]) -
     base_correct, base_n = counts_of_condition(term.condition, base, owner)
     if result.images is None or base.images is None:
         return ClassFalls(base_correct[order], base_n[order], correct, n, paired=False)
+    if result.data != base.data and result.data and base.data and np.array_equal(result.images.ids, base.images.ids):
+        raise ValueError(f"{owner} is about other images than the result: compare audits of the same data")
     _, here, there = np.intersect1d(result.images.ids, base.images.ids, assume_unique=True, return_indices=True)
     labels = result.images.labels[here]
     if not len(here) or (order[labels] != base.images.labels[there]).any():
