@@ -9,7 +9,7 @@ import pytest
 from leastwise.audit.evidence import EVIDENCE_FILE, SUMMARY_FILE, Evidence, load_evidence
 from leastwise.audit.masking import cautions, doubted_conditions
 from leastwise.audit.record import SurvivorCheck
-from tests.cli.test_results import lost, put, run
+from tests.cli.results_put import lost, put, run
 from tests.report.evidence_made_up import evidence
 
 FIRED = SurvivorCheck(("pgd20",), "Linf eps 0.03", "square", 99, (0, 1), (20, 20), (15, 9), stood=(50, 49), images=2000)

@@ -8,25 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from leastwise.audit.evidence import EVIDENCE_FILE, Evidence, load_evidence
-from leastwise.cli.main import main
-from leastwise.core.files import write_json
+from leastwise.audit.evidence import load_evidence
 from leastwise.report.export import table_latex, table_markdown
 from leastwise.report.results import open_results, shorten_names
-from leastwise.report.summary import summarise
 from leastwise.report.terminal.comparison import change_cells
 from leastwise.statistics.accuracy import adjust_holm, compare_class_wise, compare_paired, exact_interval
 from leastwise.statistics.extremes import PairedCounts, change_of_minimum
 from leastwise.statistics.power import images_on_same_images
 from leastwise.statistics.seeds import compare_groups
+from tests.cli.results_put import lost, put, run
 from tests.report.evidence_made_up import evidence
-
-
-def put(folder: Path, found: Evidence, **facts: str) -> str:
-    found.save(folder / EVIDENCE_FILE)
-    write_json(folder / "summary.json", summarise(found, facts))
-    write_json(folder / "run.json", facts)
-    return str(folder)
 
 
 @pytest.fixture(scope="module")
@@ -37,26 +28,6 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     far = evidence(10, 200, 0.1)
     made["stronger"] = put(place / "stronger", replace(far, recipe=far.recipe.replace('"eps":0.00784', '"eps":0.03')))
     return made | {"other": put(place / "other", evidence(10, 150, 0.3)), "place": str(place)}
-
-
-def lost(found: Evidence, rows: "np.ndarray") -> Evidence:
-    """The same model, wrong on some more images under every condition."""
-    wrong = ((found.labels + 1) % 10).astype(np.int32)
-    conditions = {
-        name: replace(
-            r,
-            predicted=np.where(rows, wrong, r.predicted).astype(np.int32),
-            margin=np.where(rows, -1.0, r.margin).astype(np.float32),
-        )
-        for name, r in found.conditions.items()
-    }
-    return replace(found, conditions=conditions, recipe=found.recipe.replace('"model":"', '"model":"less '))
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    code = main(arguments)
-    said = capsys.readouterr()
-    return code, said.out, said.err
 
 
 # gate
