@@ -23,8 +23,8 @@ HOMES = {
     "front.comparisons": "Comparison compare",
     "front.gates": "GateResult gate",
     "front.meter": "ClassMeter",
-    "front.methods": "AVMIXUP BAT FAT FGSM_RS LABEL_SMOOTHING MART MAX_ENTROPY ME_AT ME_TRADES PGD_AT PGD_HE"
-    " SINGLE_CLASS_AT STANDARD TARGETED_AT TRADES TRADES_HE",
+    "front.methods": "ARD AVMIXUP BAT FAT FGSM_RS LABEL_SMOOTHING MART MAX_ENTROPY ME_AT ME_TRADES PGD_AT PGD_HE"
+    " RSLAD SINGLE_CLASS_AT STANDARD TARGETED_AT TRADES TRADES_HE",
     "front.models": "model",
     "front.races": "RaceResult race",
     "front.results": "AuditResult open_audit",
@@ -39,8 +39,11 @@ HOMES = {
     "training.policies.cfol": "CFOL",
     "training.policies.confusion": "CSR SyFAR",
     "training.policies.dafa": "DAFA",
+    "training.policies.distilling": "ABSLD FairARD",
     "training.policies.faal": "FAAL",
+    "training.policies.fixed": "ClassRadii ClassWeights",
     "training.policies.frl": "FRL",
+    "training.policies.margins": "MR2",
     "training.policies.regularisers": "ConfusionPenalty SimilarityPenalty",
     "training.policies.unbalanced": "Balanced EffectiveNumber LDAM",
     "training.policies.wat": "WAT",

@@ -11,6 +11,7 @@ from leastwise.front.datasets import data as data
 from leastwise.front.gates import GateResult as GateResult
 from leastwise.front.gates import gate as gate
 from leastwise.front.meter import ClassMeter as ClassMeter
+from leastwise.front.methods import ARD as ARD
 from leastwise.front.methods import AVMIXUP as AVMIXUP
 from leastwise.front.methods import BAT as BAT
 from leastwise.front.methods import FAT as FAT
@@ -22,6 +23,7 @@ from leastwise.front.methods import ME_AT as ME_AT
 from leastwise.front.methods import ME_TRADES as ME_TRADES
 from leastwise.front.methods import PGD_AT as PGD_AT
 from leastwise.front.methods import PGD_HE as PGD_HE
+from leastwise.front.methods import RSLAD as RSLAD
 from leastwise.front.methods import SINGLE_CLASS_AT as SINGLE_CLASS_AT
 from leastwise.front.methods import STANDARD as STANDARD
 from leastwise.front.methods import TARGETED_AT as TARGETED_AT
@@ -46,8 +48,13 @@ from leastwise.training.policies.cfol import CFOL as CFOL
 from leastwise.training.policies.confusion import CSR as CSR
 from leastwise.training.policies.confusion import SyFAR as SyFAR
 from leastwise.training.policies.dafa import DAFA as DAFA
+from leastwise.training.policies.distilling import ABSLD as ABSLD
+from leastwise.training.policies.distilling import FairARD as FairARD
 from leastwise.training.policies.faal import FAAL as FAAL
+from leastwise.training.policies.fixed import ClassRadii as ClassRadii
+from leastwise.training.policies.fixed import ClassWeights as ClassWeights
 from leastwise.training.policies.frl import FRL as FRL
+from leastwise.training.policies.margins import MR2 as MR2
 from leastwise.training.policies.regularisers import ConfusionPenalty as ConfusionPenalty
 from leastwise.training.policies.regularisers import SimilarityPenalty as SimilarityPenalty
 from leastwise.training.policies.unbalanced import LDAM as LDAM

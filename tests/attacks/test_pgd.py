@@ -124,6 +124,30 @@ def test_a3_log_odds_climb_where_cross_entropy_does() -> None:
     assert torch.allclose(nn.functional.normalize(ours), nn.functional.normalize(theirs), atol=1e-12)
 
 
+def test_literal_cross_entropy_is_the_loop_of_published_code_and_stands_still_where_that_does() -> None:
+    """x ← clip(x + step · sign ∇CE) by torch's own loss, step by step; with p_y = 1 in float32 there is no gradient."""
+    net = build("convnet", SHAPE, K, seed=2).eval()
+    x, y = torch.rand(B, *SHAPE, generator=torch.Generator().manual_seed(1)), torch.arange(B) % K
+    attack = make_attack("pgd6-ce", Threat(Linf(0.1), 0.03, "last"))
+    assert attack == PGD(Linf(0.1), CE(literal=True), 0.03, 6)
+    attack = replace(attack, start=Zero())
+    at = x.clone()
+    for _ in range(6):
+        at.requires_grad_()
+        (gradient,) = torch.autograd.grad(nn.functional.cross_entropy(net(at), y, reduction="sum"), at)
+        at = (x + (at.detach() + 0.03 * gradient.sign() - x).clamp(-0.1, 0.1)).clamp(0, 1)
+    assert torch.equal(attack(net, x, y), at)
+
+    sure = nn.Sequential(nn.Flatten(), nn.Linear(12, 2, bias=False))
+    with torch.no_grad():
+        sure[1].weight.copy_(torch.stack([torch.full((12,), 60.0), torch.full((12,), -60.0)]))
+    image, label = torch.full((1, 3, 2, 2), 0.5), torch.tensor([0])
+    one_step = PGD(Linf(0.9), CE(literal=True), 0.9, 1, Zero())
+    assert torch.equal(one_step(sure, image, label), image)
+    assert one_step.run(sure, image, label, noise_for(image)).trouble.tolist() == [FLAT]
+    assert replace(one_step, goal=CE())(sure, image, label).max() == 0
+
+
 def test_a4_margin_goal_has_the_gradient_of_the_margin_until_kappa() -> None:
     z = torch.tensor([[3.0, 1.0, 0.0], [0.0, 4.0, 1.0], [0.0, 60.0, 1.0]], requires_grad=True)
     y = torch.zeros(3, dtype=torch.int64)

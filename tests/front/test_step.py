@@ -23,7 +23,7 @@ from leastwise.training.recipe import SGD, Training, Validation
 from leastwise.training.registry import METHODS, POLICIES
 from leastwise.training.schedules import OneCycle
 from tests.forked_commands import leastwise
-from tests.training.batches_and_losses import blobs
+from tests.training.batches_and_losses import blobs, with_numbers
 
 SHAPE = (3, 8, 6)
 DATA = blobs((42, 27, 22, 12, 7), shape=SHAPE)
@@ -76,16 +76,17 @@ def test_trades_and_cfa_by_hand_are_what_leastwise_train_makes_bit_for_bit(tmp_p
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_policy_by_hand_is_that_of_the_loop(policy: str) -> None:
     """In float64, with the order that the step's sampler gives, which is the loop's."""
-    chosen = POLICIES[policy].policy
-    objective = METHODS["trades"].make(lw.Linf(0.1), 0.025, 2)
-    if chosen.obstacle(objective):
-        objective = METHODS["pgd-at"].make(lw.Linf(0.1), 0.025, 2)
+    chosen = with_numbers(POLICIES[policy].policy, 5)
+    made = [METHODS[name].make(lw.Linf(0.1), 0.025, 2) for name in ("trades", "pgd-at", "rslad")]
+    objective = next(one for one in made if not chosen.obstacle(one))
+    if objective.needs_teacher:
+        objective = objective.taught_by(build("convnet", SHAPE, 5, seed=4).double())
     there = build("convnet", SHAPE, 5, seed=3).double()
     training = Training(objective, 2, 20, OneCycle(0.1), policies=(chosen,), validation=Validation(2))
     *_, last = fit(there, DATA, training)
 
     here = build("convnet", SHAPE, 5, seed=3).double()
-    step = lw.MethodStep(objective, policy=policy, classes=TRAIN, epochs=2, valid=VALID)
+    step = lw.MethodStep(objective, policy=chosen, classes=TRAIN, epochs=2, valid=VALID)
     sampler, schedule, optimiser = step.sampler(TRAIN.labels, TRAIN.ids), OneCycle(0.1), SGD().make(here, 0.0)
     for epoch in range(2):
         here.train()
@@ -239,10 +240,13 @@ def test_every_method_has_a_name_with_its_settings() -> None:
         known = inspect.signature(maker).parameters
         made = row.make(lw.Linf(8 / 255), 2 / 255, 10)
         for field in vars(made):
-            assert RENAMED.get(field, field) in known or field == "attack"
-        if not name.endswith("-he"):
-            step = maker(classes=10, **({"attacked_classes": [1, 2]} if name == "single-class-at" else {}))
-            assert type(step.objective) is type(made)
+            assert RENAMED.get(field, field) in known or field in ("attack", "temperatures")
+        further = {
+            "single-class-at": {"attacked_classes": [1, 2]},
+            "rslad": {"teacher": net_of()},
+            "ard": {"teacher": net_of()},
+        }
+        assert type(maker(classes=5, **further.get(name, {})).objective) is type(made)
 
 
 def test_settings_go_by_the_letters_of_the_papers() -> None:
@@ -276,6 +280,9 @@ REFUSED = {
     "validation of others": (lambda: trades(classes=4, valid=DATA), "have 5 classes, but there are 4 to train"),
     "a policy that cannot act": (lambda: lw.STANDARD(classes=5, policy=lw.CFA()), "CFA changes radii"),
     "AWP without a length": (lambda: trades(awp=0.005), "AWP begins at a share of the training: give epochs=…"),
+    "a teacher missing": (lambda: lw.RSLAD(classes=5), "learns from a robust network: give teacher=net"),
+    "a teacher in vain": (lambda: trades(teacher=net_of()), "TRADES has no use for a teacher"),
+    "images missing": (lambda: trades(policy=lw.MR2()), "MR2 looks at training images after each epoch"),
     "the evaluation mode": (lambda: ask(trades(), mode=False), "call net.train() before step(net, x, y)"),
     "pixels of 0 to 255": (lambda: ask(trades(), 255 * X), "divide them by 255"),
     "whole numbers": (lambda: ask(trades(), (255 * X).byte()), "must be floats in [0, 1], but saw torch.uint8: divide"),

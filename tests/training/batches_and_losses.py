@@ -1,5 +1,7 @@
 """What the tests of training methods share: one batch in float64, small networks, and losses with gradients."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import nn
@@ -13,6 +15,7 @@ from leastwise.models.classifier import Classifier, inference
 from leastwise.models.zoo.registry import build
 from leastwise.training.base import Objective, Policy, PolicyStates, Terms
 from leastwise.training.compose import adjust_logits, apply_terms, apply_to_attack
+from leastwise.training.policies.fixed import ClassRadii, ClassWeights
 from tests.conftest import SHAPE, B, K
 
 ON_KL = PGD(Linf(0.1), KL(), step=0.05, steps=2, start=Gaussian(0.001))
@@ -76,3 +79,11 @@ def blobs(
     images = centres[labels] + spread * rng.standard_normal((len(labels), *shape))
     order = rng.permutation(len(labels))
     return Dataset.of(images[order].clip(0, 255).astype(np.uint8), labels[order])
+
+
+def with_numbers(policy: Policy, k: int = K) -> Policy:
+    """The policy with a number for each class, if it is one of those that people have to give numbers."""
+    numbers = tuple(0.5 + c / 4 for c in range(k))
+    if isinstance(policy, ClassWeights):
+        return replace(policy, weight=numbers)
+    return replace(policy, factor=numbers) if isinstance(policy, ClassRadii) else policy

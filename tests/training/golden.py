@@ -26,7 +26,7 @@ from leastwise.training.policies.dafa import DAFA
 from leastwise.training.recipe import Adam, AdamW, Training, Validation
 from leastwise.training.registry import METHODS, POLICIES
 from leastwise.training.schedules import Cosine, Cyclic, OneCycle, Steps
-from tests.training.batches_and_losses import blobs
+from tests.training.batches_and_losses import blobs, with_numbers
 
 FILE = Path(__file__).with_name("golden.json")
 SIZES, EXTRA_SIZES = (42, 27, 22, 12, 7), (9, 9, 9, 9, 9)  # two of each class go to validation: 100 are trained on
@@ -47,7 +47,7 @@ def recipes() -> dict[str, tuple[str, Training]]:
         for name in METHODS
     }
     for name, row in POLICIES.items():
-        policy = replace(row.policy, warmup=0.5) if isinstance(row.policy, DAFA) else row.policy
+        policy = replace(row.policy, warmup=0.5) if isinstance(row.policy, DAFA) else with_numbers(row.policy)
         for inner in ("rslad",) if name == "absld" else ("pgd-at", "trades"):
             if not policy.obstacle(made(inner)):
                 found[f"policy {name} with {inner}"] = (

@@ -6,14 +6,15 @@ says who is there, which for a goal with a target means the target and for the o
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from leastwise.core.losses import dlr, kl, margin, odds, other_logits, targeted_dlr, true_logit
+from leastwise.core.losses import ce, dlr, kl, margin, odds, other_logits, targeted_dlr, true_logit
+from leastwise.core.recipe import ADDED_LATER
 from leastwise.core.types import Images, Labels, Logits, Mask, PerExample
 
 AUTOATTACK_TARGETS = 9  # the classes that the targeted attacks of AutoAttack go to
@@ -56,26 +57,29 @@ class CE(Goal):
     """Cross-entropy of softmax(k·z), climbed through its log-odds logsumexp_{j != y} k·z_j - k·z_y.
 
     Cross-entropy is a monotone function of the log-odds, so the direction is the same, without
-    underflow. `inverse_temperature` k = 1/T is Tian's Temperature-PGD: larger is steeper.
+    underflow. `inverse_temperature` k = 1/T is Tian's Temperature-PGD: larger is steeper. `literal` climbs
+    cross-entropy itself, as published PGD does: where p_y rounds to 1 its gradient is zero, and attacks stand still.
     """
 
     recipe_name: ClassVar[str] = "CE"
 
     inverse_temperature: float = 1.0
+    literal: bool = field(default=False, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         if not self.inverse_temperature > 0:
             raise ValueError(f"the inverse temperature 1/T must be positive, but saw {self.inverse_temperature}")
 
     def __str__(self) -> str:
-        return "CE" if self.inverse_temperature == 1 else f"CE at 1/T = {self.inverse_temperature:g}"
+        name = "CE itself" if self.literal else "CE"
+        return name if self.inverse_temperature == 1 else f"{name} at 1/T = {self.inverse_temperature:g}"
 
     def bind(self, model: nn.Module, x: Images, y: Labels) -> tuple[Tensor, ...]:
         return (y,)
 
     def score(self, z: Logits, *bound: Tensor) -> PerExample:
         (y,) = bound
-        return odds(self.inverse_temperature * z, y)
+        return (ce if self.literal else odds)(self.inverse_temperature * z, y)
 
 
 @dataclass(frozen=True)

@@ -249,9 +249,10 @@ def make_pgd(threat: Threat, steps: str, goal: Goal | None = None, **settings: A
     return PGD(threat.ball, goal or CE(), threat.step, int(steps), **{"keep": threat.keep, **settings})
 
 
-def make_restarted(threat: Threat, steps: str, times: str | None) -> PGD | Restarts:
-    """PGD, several times if a number of times is given."""
-    attack = make_pgd(threat, steps)
+def make_restarted(threat: Threat, steps: str, *further: str | None) -> PGD | Restarts:
+    """PGD, several times if a number of times is given; on cross-entropy itself if that is asked for."""
+    times, literal = further
+    attack = make_pgd(threat, steps, CE(literal=bool(literal)))
     return Restarts(attack, int(times)) if times else attack
 
 
@@ -262,11 +263,11 @@ def make_temperature_pgd(threat: Threat, steps: str, inverse_temperature: str | 
 
 PGD_STEPS = AttackName(
     PGD,
-    "pgdN[xR]",
+    "pgdN[xR][-ce]",
     "pgd3x2",
-    rf"pgd{NUMBER}(?:x{NUMBER})?",
+    rf"pgd{NUMBER}(?:x{NUMBER})?(-ce)?",
     make_restarted,
-    "N steps on cross-entropy from a uniform start; R times",
+    "N steps on cross-entropy (by its log-odds; -ce: literally) from a uniform start; R times",
     "Madry et al. 2018",
     "at most N + 2 forwards, N backwards, R times",
 )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from leastwise.jobs.events import JobEventListener
     from leastwise.jobs.job import TrainJob
     from leastwise.jobs.train_task import TrainingTask
+    from leastwise.training.recipe import Training
 
 # Photographs that may be mirrored; digits may not.
 MIRRORED = ("cifar10", "cifar100", "stl10", "tiny-imagenet", "imagenet")
@@ -70,7 +71,8 @@ class Train:
     """pseudo-labelled images that make up half of each batch (RST)"""
     set: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="NAME=VALUE")] = ()
     """a setting of the method (beta=4) or of another part (cfa.lambda1=0.3, fawa.decay=0.9, schedule.peak=0.1,
-    optimiser.momentum=0.95, validation.every=5, validation.attack.steps=20, attack.start=gaussian); may be repeated"""
+    optimiser.momentum=0.95, validation.every=5, validation.attack.steps=20, attack.start=gaussian); values that change
+    by epochs with the share of the training where each begins (attack.patience=0,1@50/120,2@90/120); may be repeated"""
     epochs: int = 12
     """passes over the data"""
     batch_size: int = 128
@@ -214,18 +216,29 @@ class Train:
             yield record_epochs([stack.enter_context(one) for one in made], task.names, listen)
 
     def job(self) -> "TrainJob":
-        """The recipe: every part by its name, then the settings."""
+        """The recipe of the network and of its images."""
+        training = self.training()
+        from leastwise.jobs.images import ImageSet
+        from leastwise.jobs.job import TrainJob
+
+        only = tuple(name.strip() for name in self.only.split(",") if name.strip())
+        mean, std = parse_numbers(self.mean, "mean"), parse_numbers(self.std, "std")
+        images = ImageSet(with_size(self.data, self.size), per_class=self.per_class or None)
+        return TrainJob(
+            images, self.model, training, mean, std, only, self.start, extra=self.extra, teacher=self.teacher
+        )
+
+    def training(self) -> "Training":
+        """The recipe of the training: every part by its name, then the settings."""
         from leastwise.attacks.registry import make_threat
 
         threat = make_threat(self.norm, self.eps, self.step)
-        from leastwise.jobs.images import ImageSet
-        from leastwise.jobs.job import TrainJob
         from leastwise.training.attack_steps import find_attack_steps
         from leastwise.training.averaging import find_averaging
         from leastwise.training.awp import AWP
         from leastwise.training.compose import check_policies
         from leastwise.training.recipe import Training, Validation, find_optimiser, with_own_attack
-        from leastwise.training.registry import apply_settings, find_method, find_policy, find_published
+        from leastwise.training.registry import apply_settings, find_method, find_policy, find_published, split_settings
         from leastwise.training.schedules import find_schedule
 
         fair = self.policies
@@ -248,8 +261,9 @@ class Train:
             parts["awp"] = AWP(parse_number(self.awp, "awp"))
         if self.attack_steps:
             parts[self.attack_steps] = find_attack_steps(self.attack_steps)
-        parts = apply_settings(parts, (*(published.settings if published else ()), *self.set))
-        training = Training(
+        plain, changing = split_settings(self.set)
+        parts = apply_settings(parts, (*(published.settings if published else ()), *plain))
+        return Training(
             parts["method"],
             self.epochs,
             self.batch_size,
@@ -265,12 +279,7 @@ class Train:
             self.precision,
             test_at=whole_numbers(self.test_at, "test-at"),
             attack_steps=parts[self.attack_steps] if self.attack_steps else None,
-        )
-        only = tuple(name.strip() for name in self.only.split(",") if name.strip())
-        mean, std = parse_numbers(self.mean, "mean"), parse_numbers(self.std, "std")
-        images = ImageSet(with_size(self.data, self.size), per_class=self.per_class or None)
-        return TrainJob(
-            images, self.model, training, mean, std, only, self.start, extra=self.extra, teacher=self.teacher
+            timetables=changing(parts["method"]),
         )
 
     def augmentation(self) -> "Augment":

@@ -47,6 +47,8 @@ class StepMaker:
             raise ValueError(f"{self.name} has no setting {unknown!r}: {did_you_mean(unknown, known)}")
         if "classes" not in settings:
             raise ValueError(f"{self.name} needs classes=…: their number, their names, or the training data")
+        if find_method(self.name).make(Linf(EPS), EPS / 4, STEPS).needs_teacher and settings.get("teacher") is None:
+            raise ValueError(f"{self.name} learns from a robust network: give teacher=net")
         own = {name: value for name, value in settings.items() if name not in OF_STEP}
         return MethodStep(self.objective(**own), **{name: settings[name] for name in settings if name in OF_STEP})
 
@@ -57,7 +59,8 @@ class StepMaker:
         if isinstance(made.attack, PGD):
             attack = {"eps": EPS, "steps": made.attack.steps, "step": None, "norm": "linf"}
             attack |= {name: getattr(made.attack, name) for name in OF_ATTACK} | {"attack": None}
-        held = {f.name: getattr(made, f.name) for f in fields(made) if f.name != "attack"}  # type: ignore[arg-type]
+        settable = [f.name for f in fields(made) if f.name != "attack" and f.metadata.get("recipe", True)]  # type: ignore[arg-type]
+        held = {name: getattr(made, name) for name in settable}
         own = {RENAMED.get(name, name): value for name, value in held.items()}
         return [Parameter(name, Parameter.KEYWORD_ONLY, default=value) for name, value in (attack | own).items()]
 
@@ -114,3 +117,5 @@ AVMIXUP = StepMaker("avmixup")
 BAT = StepMaker("bat")
 SINGLE_CLASS_AT = StepMaker("single-class-at")
 TARGETED_AT = StepMaker("targeted-at")
+RSLAD = StepMaker("rslad")
+ARD = StepMaker("ard")

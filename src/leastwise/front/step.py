@@ -5,36 +5,35 @@ loop does besides (the order of images, the optimiser, precision, processes) sta
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Sampler
 
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import check_pixels
-from leastwise.core.noise import Noise, random_order
+from leastwise.core.noise import Noise
 from leastwise.core.recipe import describe_difference, name_of_type, to_plain_json
 from leastwise.core.types import Images
 from leastwise.data.dataset import Dataset
-from leastwise.front.datasets import data as read_data
 from leastwise.front.meter import ClassMeter
+from leastwise.front.sampler import ClassSampler
+from leastwise.front.step_inputs import read_classes, read_policies, read_valid
 from leastwise.models.classifier import Classifier, wrap
 from leastwise.models.fast.prepare import ORIGINAL
+from leastwise.training.attack_steps import AttackSteps, find_attack_steps
 from leastwise.training.awp import AWP
 from leastwise.training.base import Epoch, Objective, Policy, Seen
-from leastwise.training.batches import draw_rows
 from leastwise.training.choices import CraftMode
 from leastwise.training.compose import check_policies, class_shares
 from leastwise.training.distributed import find_ranks
-from leastwise.training.recipe import Validation
-from leastwise.training.registry import find_policy
+from leastwise.training.recipe import Training, Validation
 from leastwise.training.step import FOLDED, MethodLoss, check_loss, mean_loss, prepare_copy
-from leastwise.training.validate import measure_classes
+from leastwise.training.timetable import Timetable
+from leastwise.training.validate import measure_classes, observe_network
 
 EpochListener = Callable[[Epoch, Sequence[str]], None]  # what an epoch saw, and the names of the classes
 WRAPPERS = (nn.parallel.DistributedDataParallel, nn.DataParallel)
@@ -68,22 +67,35 @@ class MethodStep:
         valid: Any = None,
         valid_attack: PGD | None = None,
         awp: AWP | float | None = None,
+        teacher: nn.Module | None = None,
+        attack_steps: AttackSteps | str | None = None,
+        timetables: Sequence[Timetable] = (),
         craft: CraftMode = "eval",
         folded: bool | None = None,
         seed: int = 0,
         listen: Sequence[EpochListener] = (),
     ) -> None:
-        self.objective, self.policies = objective, read_policies(policy)
+        self.policies = read_policies(policy)
+        self.training = Training(
+            objective if teacher is None else objective.taught_by(teacher),
+            epochs or 1,
+            seed=seed,
+            policies=self.policies,
+            awp=AWP(awp) if isinstance(awp, int | float) else awp,
+            craft=craft,
+            attack_steps=find_attack_steps(attack_steps) if isinstance(attack_steps, str) else attack_steps,
+            timetables=tuple(timetables),
+        )
         self.names, found = read_classes(classes)
+        self.data = classes if isinstance(classes, Dataset) else None
         self.counts = found if counts is None else torch.as_tensor(counts, dtype=torch.int64)
-        self.epochs, self.seed, self.craft, self.folded = epochs, seed, craft, folded
-        self.awp = AWP(awp) if isinstance(awp, int | float) else awp
+        self.epochs, self.seed, self.folded = epochs, seed, folded
         self.valid = None if valid is None else read_valid(valid, self.names)
         self.valid_attack = Validation(attack=valid_attack).attack_for(objective)
         self.listen = list(listen)
+        self.finished = 0  # epochs
         self.check()
         self.meter = ClassMeter(self.names)
-        self.finished = 0  # epochs
         self.states = tuple(one.init(self.known_counts) for one in self.policies)
         self.met = 0  # images since the epoch began, in this process
         self.batches = 0
@@ -100,6 +112,16 @@ class MethodStep:
         """Training images of each class; ones where nobody said and no policy minds."""
         return torch.ones(self.k, dtype=torch.int64) if self.counts is None else self.counts
 
+    @property
+    def objective(self) -> Objective:
+        """The method as it is in this epoch."""
+        return self.training.objective_in(self.finished)
+
+    @property
+    def shares(self) -> Tensor | None:
+        """How often each class is to be drawn now, in proportion; None for every image once."""
+        return class_shares(tuple(zip(self.policies, self.states, strict=True)))
+
     def check(self) -> None:
         """Refuse what could not act, or would fail later."""
         check_policies(self.objective, self.policies)
@@ -109,12 +131,17 @@ class MethodStep:
             name = name_of_type(type(one))
             if one.needs_counts and self.counts is None:
                 raise ValueError(f"{name} goes by the number of training images of each class: give counts=[…]")
+            if one.observes and self.data is None:
+                raise ValueError(f"{name} looks at training images after each epoch: give classes=data, all of them")
             if one.needs_length and self.epochs is None:
                 raise ValueError(f"{name} begins at a share of the training: give epochs=…, how many there will be")
             if (one.needs_validation or one.needs_first_look) and self.valid is None:
                 raise ValueError(f"{name} learns from validation images: give valid=…, which are not trained on")
-        if self.awp is not None and self.awp.warmup and self.epochs is None:
+        awp, changes = self.training.awp, self.training.attack_steps is not None or self.training.timetables
+        if awp is not None and awp.warmup and self.epochs is None:
             raise ValueError("AWP begins at a share of the training: give epochs=…, or AWP(…, warmup=0)")
+        if changes and self.epochs is None:
+            raise ValueError("settings change at shares of the training: give epochs=…, how many there will be")
 
     def __call__(self, net: nn.Module, x: Tensor, y: Tensor, ids: Tensor | None = None) -> Tensor:
         """The mean loss of a batch, to call backward on. Pixels lie in [0, 1].
@@ -151,9 +178,11 @@ class MethodStep:
             train=find_ranks().total(self.meter.running),
             valid=self.validate(),
             states=self.states,
+            observed=self.observe(),
         )
         self.states = tuple(one.update(s, seen) for one, s in zip(self.policies, self.states, strict=True))
         self.finished, self.met, self.batches = self.finished + 1, 0, 0
+        self.network = self.network.with_objective(self.objective)
         self.meter.end_epoch(seen)
         if find_ranks().first:
             for listener in self.listen:
@@ -162,7 +191,7 @@ class MethodStep:
 
     def look_first(self) -> None:
         """Before the first step: policies that fine-tune look at the network, and nobody samples in vain."""
-        if class_shares(tuple(zip(self.policies, self.states, strict=True))) is not None and not self.sampled:
+        if self.shares is not None and not self.sampled:
             raise ValueError(
                 "this policy says how often each class is drawn, which is up to your loader: give it "
                 "sampler=step.sampler(labels), with the labels of the training images"
@@ -189,9 +218,18 @@ class MethodStep:
             seed=self.seed,
             device=str(self.network.device),
             crafted_on=None if prepared is None else prepared.model,
-            losses_of=self.objective if wants_losses else None,
+            losses_of=self.training.objective if wants_losses else None,
             ranks=find_ranks(),
         )
+
+    def observe(self) -> dict[str, Tensor]:
+        """What policies want to know of the network as it is now, from some training images."""
+        if self.data is None or self.network is None or not any(one.observes for one in self.policies):
+            return {}
+        policies = tuple(zip(self.policies, self.states, strict=True))
+        seed, device = self.seed, str(self.network.device)
+        asked = self.training.objective
+        return observe_network(self.network.inner, asked, policies, data=self.data, seed=seed, device=device)
 
     def fit_network(self, net: nn.Module, x: Images) -> "FittedNetwork":
         """What the loss asks, and what attacks look at: the network itself, and what parallel wrappers hold."""
@@ -206,8 +244,8 @@ class MethodStep:
             inner=looked_at,
             objective=self.objective,
             prepared=prepare_copy(looked_at, x, FOLDED if folded else ORIGINAL) if attacks else None,
-            mode=self.craft,
-            awp=self.awp,
+            mode=self.training.craft,
+            awp=self.training.awp,
             sum_=find_ranks().sum_,
         )
         return FittedNetwork(net, looked_at, loss, x.device)
@@ -228,7 +266,7 @@ class MethodStep:
         if int(y.min()) < 0 or int(y.max()) >= self.k:
             raise ValueError(f"labels must be 0 to {self.k - 1}, but saw {int(y.min())} to {int(y.max())}")
 
-    def sampler(self, labels: Any, ids: Any = None) -> "ClassSampler":
+    def sampler(self, labels: Any, ids: Any = None) -> ClassSampler:
         """The order of an epoch for a loader, as `leastwise train` has it: each image once, or as the policies draw.
 
         `labels` are those of all training images; `ids`, if images have others than their positions, keep their order
@@ -240,13 +278,17 @@ class MethodStep:
             self.counts = torch.from_numpy(np.bincount(numbers, minlength=self.k))
             self.states = tuple(one.init(self.counts) for one in self.policies)
         self.sampled = True
-        return ClassSampler(self, numbers, rows)
+        return ClassSampler(numbers, rows, self.seed, now=lambda: (self.finished, self.shares))
 
     def recipe(self) -> str:
-        """What a state belongs to, as JSON: the method, its policies, the classes and the seed."""
-        parts: dict[str, Objective | Policy] = {"method": self.objective} | {
-            name_of_type(type(one)): one for one in self.policies
+        """What a state belongs to, as JSON: the method, what changes in it, its policies, the classes and the seed."""
+        training = self.training
+        parts: dict[str, Any] = {
+            "method": training.objective,
+            "awp": training.awp,
+            "attack_steps": training.attack_steps,
         }
+        parts |= {"timetables": training.timetables} | {name_of_type(type(one)): one for one in self.policies}
         return json.dumps({"classes": self.k, "seed": self.seed} | {name: tell(part) for name, part in parts.items()})
 
     def state_dict(self) -> dict[str, Any]:
@@ -277,6 +319,7 @@ class MethodStep:
             raise ValueError("this is the state of another step: its policies remember something else")
         self.states, self.meter = states, meter
         self.finished, self.met, self.batches = numbers
+        self.network = None  # which would go on with the method of another epoch
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,56 +331,12 @@ class FittedNetwork:
     loss: MethodLoss
     device: torch.device
 
-
-class ClassSampler(Sampler[int]):
-    """The positions of an epoch's images, for a loader: another order in every epoch of the step."""
-
-    def __init__(self, step: MethodStep, labels: np.ndarray, ids: np.ndarray) -> None:
-        self.step, self.labels, self.ids = step, labels, ids
-
-    def __iter__(self) -> Iterator[int]:
-        step, ranks = self.step, find_ranks()
-        shares = class_shares(tuple(zip(step.policies, step.states, strict=True)))
-        if shares is None:
-            order = random_order(torch.from_numpy(self.ids), step.seed, "shuffle", draw=step.finished).numpy()
-        else:
-            order = draw_rows(self.labels, shares, seed=step.seed, epoch=step.finished)
-        return iter(ranks.own_part(order)[: len(self)].tolist())
-
-    def __len__(self) -> int:
-        return len(self.labels) // find_ranks().size  # as many in every process
+    def with_objective(self, objective: Objective) -> "FittedNetwork":
+        """The same network for another epoch."""
+        return replace(self, loss=replace(self.loss, objective=objective))
 
 
-def read_policies(given: Any) -> tuple[Policy, ...]:
-    """Policies, given as values or by name, one or several."""
-    several = [given] if isinstance(given, Policy | str) else list(given)
-    found = [find_policy(one) if isinstance(one, str) else one for one in several]
-    for one in found:
-        if not isinstance(one, Policy):
-            raise ValueError(f"a policy is a value such as lw.CFA(), or a name such as 'cfa', but saw {one!r}")
-    return tuple(found)
-
-
-def read_classes(given: int | Sequence[str] | Dataset) -> tuple[tuple[str, ...], Tensor | None]:
-    """The names of the classes, and how many training images each has, as far as that is said."""
-    if isinstance(given, Dataset):
-        return given.names, torch.from_numpy(given.counts)
-    names = tuple(map(str, range(given))) if isinstance(given, int) else tuple(map(str, given))
-    if len(set(names)) < max(2, len(names)):
-        raise ValueError(f"classes are two or more different names, or their number, but saw {given!r}")
-    return names, None
-
-
-def read_valid(given: Any, names: Sequence[str]) -> Dataset:
-    """Validation images of the same classes."""
-    named = isinstance(given, Dataset | str | Path)
-    valid = read_data(given) if named else read_data(given, names=names)
-    if valid.k != len(names):
-        raise ValueError(f"the validation images have {valid.k} classes, but there are {len(names)} to train")
-    return valid
-
-
-def tell(part: Objective | Policy) -> Any:
+def tell(part: Any) -> Any:
     """A method or a policy as JSON values; of one that is no recipe only what it is called."""
     try:
         return to_plain_json(part)

@@ -12,22 +12,20 @@ from torch import Tensor, nn
 
 from leastwise.core.noise import Noise
 from leastwise.data.dataset import Batch, Dataset
-from leastwise.models.classifier import inference
 from leastwise.models.fast.prepare import Form, Prepared
 from leastwise.models.zoo.layers import clip_gates
 from leastwise.training.averaging import worst_tenth
-from leastwise.training.base import Epoch, NetworkLook, PolicyState, PolicyStates, Seen
+from leastwise.training.base import Epoch, PolicyState, PolicyStates, Seen
 from leastwise.training.batches import BatchPlan, plan_batches
 from leastwise.training.compose import check_policies, class_shares
 from leastwise.training.distributed import ALONE, Ranks
 from leastwise.training.recipe import Training
 from leastwise.training.step import FOLDED, LOOKED_AT, MethodLoss, check_loss, first_rows, mean_loss, prepare_copy
-from leastwise.training.validate import measure_classes
+from leastwise.training.validate import measure_classes, observe_network
 from leastwise.training.weights import clone_weights, measure_statistics, move_average, temporary_weights
 
 # Training images whose robustness is recorded after every epoch: so many, or a twentieth of fewer; one of each class.
 RECORDED, RECORDED_SHARE = 500, 20
-FEWEST_LOOKED_AT = 20  # training images of each class that policies look at, where 500 in all would be fewer
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,7 +196,11 @@ class Loop:
         if training.objective.attack is not None:
             seen = replace(seen, record=self.measure(self.recorded, losses=False))
         if any(policy.observes for policy in training.policies):
-            seen = replace(seen, observed=self.observe(begin.states))
+            policies = tuple(zip(training.policies, begin.states, strict=True))
+            observed = observe_network(
+                self.model, training.objective, policies, data=self.data, seed=training.seed, device=self.device
+            )
+            seen = replace(seen, observed=observed)
         if self.test is not None and number in training.test_at:
             with temporary_weights(self.model, self.average):
                 seen = replace(seen, test=self.measure(self.test))
@@ -240,16 +242,6 @@ class Loop:
             return None
         some = self.data.batch(np.arange(min(len(self.data), LOOKED_AT))).x.to(self.device, self.dtype)
         return prepare_copy(self.model, some, self.form)
-
-    def observe(self, states: tuple[PolicyState, ...]) -> dict[str, Tensor]:
-        """What policies want to know of the network as it is now."""
-        found: dict[str, Tensor] = {}
-        data = self.data.take(max(-(-RECORDED // self.data.k), FEWEST_LOOKED_AT))
-        with inference(self.model):
-            look = NetworkLook(self.model, self.training.objective, data, self.training.seed, self.device)
-            for policy, s in zip(self.training.policies, states, strict=True):
-                found |= policy.observe(look, s)
-        return found
 
     def tail(self, seen: Epoch) -> float:
         """How the weakest classes do after an epoch, as the averaging sees it."""

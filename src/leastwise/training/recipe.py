@@ -22,6 +22,7 @@ from leastwise.training.base import Epoch, Objective, Policy, Seen
 from leastwise.training.choices import CraftMode, Precision, SelectionRule
 from leastwise.training.methods.standard import Standard
 from leastwise.training.schedules import OneCycle, Schedule
+from leastwise.training.timetable import Timetable, apply_timetables
 
 MOST_IMAGES = 100  # of a class, for validation: 2 % of CIFAR-10 (CFA)
 GATE_RATE = 10.0  # times the learning rate, for the gates of batch-instance normalisation (Nam and Kim's code)
@@ -178,6 +179,7 @@ class Training:
     extra_share: float = 0.5  # of each batch, from pseudo-labelled data where there is some
     test_at: tuple[int, ...] = ()  # epochs after which the test set is looked at too, for the record only
     attack_steps: AttackSteps | None = field(default=None, metadata=ADDED_LATER)  # of every epoch; None: always all
+    timetables: tuple[Timetable, ...] = field(default=(), metadata=ADDED_LATER)  # settings that change by epochs
 
     def __post_init__(self) -> None:
         if self.epochs < 1 or self.batch_size < 1:
@@ -186,10 +188,15 @@ class Training:
             raise ValueError(f"the share of pseudo-labelled images must be 0 or more and below 1: {self.extra_share}")
         if self.attack_steps is not None and self.objective.attack is None:
             raise ValueError(f"{name_of_type(type(self.objective))} has no attack whose steps could change by epoch")
+        changing = [table.setting for table in self.timetables] + ["attack.steps"] * (self.attack_steps is not None)
+        if len(set(changing)) < len(changing):
+            raise ValueError(f"a setting would change by two rules: {', '.join(changing)}; choose one for each")
+        apply_timetables(self.objective, self.timetables, 0, epochs=self.epochs)  # refuses what is not there
 
     def objective_in(self, epoch: int) -> Objective:
-        """The objective with the attack that an epoch, from 0, is trained with."""
-        return shorten_attack(self.objective, self.attack_steps, epoch, epochs=self.epochs)
+        """The objective with the attack and the settings that an epoch, from 0, is trained with."""
+        objective = apply_timetables(self.objective, self.timetables, epoch, epochs=self.epochs)
+        return shorten_attack(objective, self.attack_steps, epoch, epochs=self.epochs)
 
     @property
     def needs_validation(self) -> bool:

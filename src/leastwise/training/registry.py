@@ -4,16 +4,16 @@ To add a method or policy, write its file in `methods/` or `policies/` with its 
 """
 
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from leastwise.attacks.goals import CE, KL, Margin
+from leastwise.attacks.goals import CE, DLR, KL, Margin
 from leastwise.attacks.threats import Gaussian, Uniform, Zero
 from leastwise.core.recipe import name_of_type
 from leastwise.core.text import did_you_mean, parse_number
 from leastwise.training.averaging import AVERAGINGS
-from leastwise.training.base import Policy
+from leastwise.training.base import Objective, Policy
 from leastwise.training.entries import Method, NamedPolicy, PublishedSetting
 from leastwise.training.methods import (
     avmixup,
@@ -35,6 +35,7 @@ from leastwise.training.policies import (
     dafa,
     distilling,
     faal,
+    fixed,
     frl,
     margins,
     regularisers,
@@ -42,6 +43,7 @@ from leastwise.training.policies import (
     wat,
     weighting,
 )
+from leastwise.training.timetable import Timetable
 
 METHODS: dict[str, Method] = {
     **standard.METHODS,
@@ -70,12 +72,13 @@ POLICIES: dict[str, NamedPolicy] = {
     **confusion.POLICIES,
     **distilling.POLICIES,
     **margins.POLICIES,
+    **fixed.POLICIES,
 }
 
 # What parts of an attack may be set to by a word, as in `attack.start=gaussian`.
 NAMED_VALUES: dict[str, dict[str, Any]] = {
     "start": {"zero": Zero(), "uniform": Uniform(), "gaussian": Gaussian(0.001)},
-    "goal": {"ce": CE(), "kl": KL(), "margin": Margin()},
+    "goal": {"ce": CE(), "literal-ce": CE(literal=True), "kl": KL(), "margin": Margin(), "dlr": DLR()},
 }
 
 MAIN = "method"  # the part that settings without a name in front belong to
@@ -113,7 +116,7 @@ def settings_text(value: Any) -> str:
 def value_text(value: Any) -> str:
     """A value as `--set` takes it."""
     if isinstance(value, tuple):
-        return ",".join(map(value_text, value))
+        return ",".join(map(value_text, value)) or "none"
     return f"{value:.4g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -130,6 +133,28 @@ def apply_settings(parts: Mapping[str, Any], assignments: tuple[str, ...]) -> di
         else:
             result[MAIN] = set_field(result[MAIN], name, value, name=name, elsewhere=other_settings(result))
     return result
+
+
+def split_settings(
+    assignments: Sequence[str],
+) -> tuple[tuple[str, ...], Callable[[Objective], tuple[Timetable, ...]]]:
+    """Settings that stay, and the timetables of those that change by epochs, once the method is known."""
+    changing = [text for text in assignments if "@" in text.partition("=")[2]]
+    stay = tuple(text for text in assignments if text not in changing)
+    return stay, lambda objective: tuple(read_timetable(objective, text) for text in changing)
+
+
+def read_timetable(objective: Objective, assignment: str) -> Timetable:
+    """A setting of the method that changes by epochs: values, each but the first with the share where it begins."""
+    name, _, text = assignment.partition("=")
+    points = []
+    for part in text.split(","):
+        value, _, share = part.partition("@")
+        held = apply_settings({MAIN: objective}, (f"{name}={value}",))[MAIN]
+        for step in name.split("."):
+            held = getattr(held, step)
+        points.append((parse_number(share, f"the share of {name}") if share else 0.0, held))
+    return Timetable(name, tuple(points))
 
 
 def other_settings(parts: Mapping[str, Any]) -> list[str]:

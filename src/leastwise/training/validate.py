@@ -2,7 +2,7 @@
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from leastwise.attacks.pgd import PGD
 from leastwise.core.losses import ce
@@ -10,10 +10,12 @@ from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels
 from leastwise.data.dataset import Batch, Dataset
 from leastwise.models.classifier import inference
-from leastwise.training.base import Objective, Seen, Terms
+from leastwise.training.base import NetworkLook, Objective, PolicyStates, Seen, Terms
 from leastwise.training.distributed import ALONE, Ranks
 
 BATCH = 250
+# Training images that policies look at after every epoch: so many in all, and of each class no fewer than that.
+LOOKED_AT_IN_ALL, FEWEST_LOOKED_AT = 500, 20
 
 
 def measure_classes(
@@ -57,3 +59,16 @@ def ask_clean_and_attacked(model: nn.Module, x: Images, y: Labels, x_adv: Images
             return Terms(ce(clean, y), clean)
         adversarial = model(x_adv)
     return Terms(ce(adversarial, y), clean, adversarial)
+
+
+def observe_network(
+    model: nn.Module, objective: Objective, policies: PolicyStates, *, data: Dataset, seed: int, device: str
+) -> dict[str, Tensor]:
+    """What policies want to know of a network as it is now, from some of the training images."""
+    found: dict[str, Tensor] = {}
+    some = data.take(max(-(-LOOKED_AT_IN_ALL // data.k), FEWEST_LOOKED_AT))
+    with inference(model):
+        look = NetworkLook(model, objective, some, seed, device)
+        for policy, s in policies:
+            found |= policy.observe(look, s)
+    return found

@@ -247,6 +247,25 @@ def test_cropshift_refuses_images_it_would_swallow() -> None:
 # The classical ones.
 
 
+def test_padcrop_may_mirror_the_image_outwards() -> None:
+    """Against numpy's reflection: every window is one of the padded image, and all of them come."""
+    pad, n = 3, 2000
+    x = pictures(n, c=2, h=4, w=7)
+    cropped = PadCrop(pad, reflect=True)(x, noise(n))
+    padded = np.pad(x.numpy(), ((0, 0), (0, 0), (pad, pad), (pad, pad)), mode="reflect")
+    windows = np.stack([padded[:, :, i : i + 4, j : j + 7] for i in range(2 * pad + 1) for j in range(2 * pad + 1)])
+    same = (windows == cropped.numpy()).all(axis=(2, 3, 4))
+    assert same.any(axis=0).all() and same.any(axis=1).all()
+    black = PadCrop(pad)(x, noise(n))
+    middle = (black == cropped).flatten(1).all(dim=1)
+    assert 0 < int(middle.sum()) < n  # windows inside the image are the same in both
+
+
+def test_padcrop_refuses_to_mirror_farther_than_the_image() -> None:
+    with pytest.raises(ValueError, match="images of 4x7 pixels cannot be mirrored 4 pixels outwards"):
+        PadCrop(4, reflect=True)(pictures(1, c=2, h=4, w=7), noise(1))
+
+
 def test_padcrop_is_a_window_of_the_padded_image() -> None:
     pad, n = 2, 2000
     x = pictures(n, c=2, h=5, w=7)

@@ -31,6 +31,9 @@ AUGMENTATIONS: dict[str, NamedAugmentation] = {
     "crop-flip": NamedAugmentation(
         Chain((PadCrop(4), Flip())), "pad by 4 pixels, crop at random, mirror every other image"
     ),
+    "reflect-crop-flip": NamedAugmentation(
+        Chain((PadCrop(4, reflect=True), Flip())), "crop-flip, padded by the mirrored image instead of black"
+    ),
     "cutout": NamedAugmentation(
         Chain((PadCrop(4), Flip(), Cutout(16))), "crop-flip and a black square of 16 pixels (DeVries & Taylor 2017)"
     ),

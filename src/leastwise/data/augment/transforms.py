@@ -4,13 +4,14 @@ All take pixels in [0, 1] and keep the size of the images. What happens to an ex
 the example and its own noise, never of its batch.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from leastwise.core.noise import Noise
+from leastwise.core.recipe import ADDED_LATER
 from leastwise.core.types import Images, Labels
 from leastwise.data.augment.pillow_ops import look_up_pixels
 from leastwise.data.augment.sampling import draw_below, draw_mask, interpolate
@@ -54,11 +55,15 @@ class Flip:
 
 @dataclass(frozen=True)
 class PadCrop:
-    """Zero padding on all sides, then a window of the original size anywhere in it."""
+    """Padding on all sides, then a window of the original size anywhere in it.
+
+    The padding is black, or with `reflect` the image mirrored at its outermost pixels, as CFA's code has it.
+    """
 
     recipe_name: ClassVar[str] = "PadCrop"
 
     pad: int = 4
+    reflect: bool = field(default=False, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         check_pixels(self.pad, 0)
@@ -67,7 +72,18 @@ class PadCrop:
         i, j = pixel_grid(x)
         down = draw_below(2 * self.pad + 1, noise.fork("down")) - self.pad
         right = draw_below(2 * self.pad + 1, noise.fork("right")) - self.pad
-        return look_up_pixels(x, i + as_column(down), j + as_column(right))
+        rows, columns = i + as_column(down), j + as_column(right)
+        if self.reflect:
+            h, w = x.shape[2:]
+            if self.pad >= min(h, w):
+                raise ValueError(f"images of {h}x{w} pixels cannot be mirrored {self.pad} pixels outwards: lower it")
+            rows, columns = reflect_places(rows, h), reflect_places(columns, w)
+        return look_up_pixels(x, rows, columns)
+
+
+def reflect_places(places: Tensor, size: int) -> Tensor:
+    """Places outside of 0 … size - 1 mirrored at the outermost ones, which are not repeated."""
+    return size - 1 - (size - 1 - places.abs()).abs()
 
 
 @dataclass(frozen=True)
