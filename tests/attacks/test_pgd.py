@@ -1,6 +1,7 @@
 """The attack loop: Temperature-PGD's identities, the contract every attack keeps, examples that leave the batch."""
 
 from dataclasses import replace
+from functools import cache
 from typing import get_args
 
 import pytest
@@ -22,7 +23,7 @@ from leastwise.attacks.one_step import fgsm, r_fgsm
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.registry import NAMES, make_attack
 from leastwise.attacks.square import Square
-from leastwise.attacks.surrogate import make_surrogate
+from leastwise.attacks.surrogate import Surrogate, make_surrogate
 from leastwise.attacks.threats import L1, L2, Ball, Gaussian, Linf, Start, Uniform, Zero
 from leastwise.core.losses import kl, margin
 from leastwise.core.noise import Noise
@@ -186,10 +187,14 @@ def test_p15_every_attack_stays_in_its_ball_and_leaves_the_model_alone(
     check_contract(attack, k, b, shape, seed)
 
 
+@cache
+def surrogate(name: str) -> Surrogate:
+    return make_surrogate(name, build("small", (3, 8, 8), 5, seed=1 + int(name)).eval())
+
+
 def short(row: AttackName, ball: Ball, keep: str) -> Attack:
     """The attack of a row of the table, with little to do."""
-    models = [build("small", (3, 8, 8), 5, seed=s).eval() for s in (1, 2)]
-    threat = Threat(ball, 0.25 * ball.eps, keep, lambda name: make_surrogate(name, models[int(name)]))
+    threat = Threat(ball, 0.25 * ball.eps, keep, surrogate)
     return brief(make_attack(row.example or "transfer:0+1", threat))
 
 

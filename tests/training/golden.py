@@ -8,6 +8,7 @@ losses go to `golden.json`, which the tests compare with; with `--add` only thos
 import json
 import sys
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ def made(name: str) -> Objective:
     return replace(objective, classes=(0, 3)) if isinstance(objective, SingleClassAT) else objective
 
 
+@cache
 def recipes() -> dict[str, tuple[str, Training]]:
     """Network and training of every run; each has four epochs of five batches."""
     base = Training(made("pgd-at"), 4, 20, OneCycle(0.1), validation=Validation(2))

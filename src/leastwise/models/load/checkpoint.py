@@ -172,7 +172,7 @@ def restore_network(path: Path, state: StateDict, arch: str, *, shape: Shape, k:
         advice = advise_arch(*find_fitting(found, shape, k), k)
         raise ValueError(f"the weights in {path} do not fit {arch} ({misses}): {advice}")
     with torch.random.fork_rng(devices=[]):  # no global generator moves
-        torch.manual_seed(0)  # layers that are never used may keep these weights, and the digest covers them
+        torch.default_generator.manual_seed(0)  # layers never used may keep these weights: the digest covers them
         net = made.make(shape, k)
     net.load_state_dict({name: value for name, value in view.state.items() if name in wanted}, strict=False)
     return net, view

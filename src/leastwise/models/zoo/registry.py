@@ -221,5 +221,5 @@ def build(
     """A freshly initialised network; the weights depend on the seed alone and no global generator moves."""
     make = find_architecture(arch).make
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed % 2**63)
+        torch.default_generator.manual_seed(seed % 2**63)  # `torch.manual_seed` moves those of other devices too
         return Classifier(make(shape, k), k, mean, std, arch)
