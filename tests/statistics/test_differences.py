@@ -5,14 +5,13 @@ import pytest
 from scipy.special import gammaln, xlogy
 from scipy.stats import binom
 
+from leastwise.statistics.accuracy import lower_paired, upper_paired
 from leastwise.statistics.differences import (
     anytime_upper_paired,
     log_evidence_below,
     lower_difference,
-    lower_paired,
     not_worse_p,
     upper_difference,
-    upper_paired,
 )
 
 SHARES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9, 0.97, 1.0)

@@ -8,14 +8,8 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from leastwise.statistics.accuracy import (
-    draw_accuracies,
-    estimate_ranks,
-    infer_accuracies,
-    likely_worst,
-    probability_worst,
-    weigh_worst,
-)
+from leastwise.statistics.accuracy import draw_accuracies, infer_accuracies
+from leastwise.statistics.worst_class import estimate_ranks, likely_worst, probability_worst, weigh_worst
 from tests.statistics.truths import QUICK, TRUTHS, draw_audits
 
 EDGES = np.concatenate([[0, 0.02, 0.05], np.linspace(0.1, 1, 10)])

@@ -4,13 +4,8 @@ import numpy as np
 import pytest
 
 from leastwise.statistics.accuracy import exact_interval
-from leastwise.statistics.worst_class import (
-    estimate_discrepancy,
-    estimate_worst,
-    minimum_bounds,
-    pair_game,
-    source_game,
-)
+from leastwise.statistics.games import pair_game, source_game
+from leastwise.statistics.worst_class import estimate_discrepancy, estimate_worst, minimum_bounds
 
 RESNET = np.array([0.663, 0.767, 0.367, 0.234, 0.365, 0.506, 0.732, 0.646, 0.737, 0.650])
 CASES = {

@@ -261,7 +261,8 @@ def change_numbers(a: Side, b: Side, condition: str, *, others: int = 1) -> dict
     )
     whole_group = compare_groups(x, y)
     spread = [training_interval(np.stack(hits).astype(np.float64)) for hits in (x, y)]
-    overall = group_block(whole_group, whole_group) | {
+    decisive = compare_groups(x, y, 1 - (1 - CONFIDENCE) / others)
+    overall = group_block(whole_group, decisive) | {
         "training_sd_intervals": [[finite_or_none(end) for end in ends] for ends in spread]
     }
     return {
@@ -274,10 +275,17 @@ def change_numbers(a: Side, b: Side, condition: str, *, others: int = 1) -> dict
 
 
 def correct_over_models(made: Sequence[dict[str, Any]]) -> None:
-    """Holm over the classes of all single models together: five models have five times the chances of a star."""
-    blocks = [one for change in made for one in change["classes"] if one is not None and "p_adjusted" in one]
-    for one, p in zip(blocks, adjust_holm(np.array([one["p_adjusted"] for one in blocks])), strict=True):
-        one["p_adjusted"], one["significant"] = float(p), bool(p < 1 - CONFIDENCE)
+    """Holm over the classes of all single models together: five models have five times the chances of a star.
+
+    Each question about a whole model (overall, worst class, gap, CV) is corrected for the number of models.
+    """
+    of_classes = [one for change in made for one in change["classes"] if one is not None]
+    families = [of_classes, [change["overall"] for change in made]]
+    families += [[change["extremes"][name] for change in made if "extremes" in change] for name in EXTREMES]
+    for family in families:
+        blocks = [one for one in family if one.get("p_adjusted") is not None]
+        for one, p in zip(blocks, adjust_holm(np.array([one["p_adjusted"] for one in blocks])), strict=True):
+            one["p_adjusted"], one["significant"] = float(p), bool(p < 1 - CONFIDENCE)
 
 
 def add_margin(
@@ -309,7 +317,8 @@ EXTREMES = {
 
 def extreme_block(found: MinimumChange) -> dict[str, Any]:
     """A change of the worst class, gap, CV or ρ as plain values; None where an end is infinite."""
-    return {name: finite_or_none(getattr(found, name)) for name in ("value", "low", "high", "p")}
+    told = {name: finite_or_none(getattr(found, name)) for name in ("value", "low", "high", "p")}
+    return told | {"p_adjusted": told["p"], "significant": found.p < 1 - CONFIDENCE if found.p == found.p else None}
 
 
 def pair_block(found: PairedComparison, p: float) -> dict[str, Any]:

@@ -18,17 +18,16 @@ from leastwise.audit.evidence import MOST_NAMED, Evidence, count_confusions
 from leastwise.audit.masking import ball_of
 from leastwise.core.counts import ClassFrame
 from leastwise.core.text import parse_number, percent, span
-from leastwise.statistics.accuracy import (
-    ClassCounts,
+from leastwise.statistics.accuracy import ClassCounts, ClassValues, wilson_interval
+from leastwise.statistics.spread import Ranking, Spread, homogeneity, measure_spread, rank_classes, variance_bounds
+from leastwise.statistics.worst_class import (
     ClassRanks,
-    ClassValues,
+    WorstClass,
     estimate_ranks,
+    estimate_worst,
     likely_worst,
     probability_worst,
-    wilson_interval,
 )
-from leastwise.statistics.spread import Ranking, Spread, homogeneity, measure_spread, rank_classes, variance_bounds
-from leastwise.statistics.worst_class import WorstClass, estimate_worst
 
 
 @dataclass(frozen=True, eq=False)

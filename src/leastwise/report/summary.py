@@ -28,6 +28,7 @@ from leastwise.report.condition_stats import (
     nearest_mistakes,
 )
 from leastwise.statistics.accuracy import CONFIDENCE, wilson_interval
+from leastwise.statistics.games import pair_game, source_game
 from leastwise.statistics.spread import boundary_error, false_positive_share, nsd_accuracy, nsd_error
 from leastwise.statistics.worst_class import (
     GameValue,
@@ -37,8 +38,6 @@ from leastwise.statistics.worst_class import (
     estimate_worst,
     estimate_worst_k,
     mistake_game,
-    pair_game,
-    source_game,
 )
 
 SCHEMA = (

@@ -12,10 +12,7 @@ if TYPE_CHECKING:
         adjust_holm,
         compare_class_wise,
         compare_paired,
-        estimate_ranks,
         exact_interval,
-        likely_worst,
-        probability_worst,
         simultaneous_intervals,
         wilson_interval,
     )
@@ -23,7 +20,15 @@ if TYPE_CHECKING:
     from leastwise.statistics.race import run_race
     from leastwise.statistics.seeds import compare_class_groups
     from leastwise.statistics.spread import class_gap, homogeneity, measure_spread, rank_classes, worst_accuracy
-    from leastwise.statistics.worst_class import estimate_cvar, estimate_gini, estimate_worst, estimate_worst_k
+    from leastwise.statistics.worst_class import (
+        estimate_cvar,
+        estimate_gini,
+        estimate_ranks,
+        estimate_worst,
+        estimate_worst_k,
+        likely_worst,
+        probability_worst,
+    )
 
 __all__ = [
     "adjust_holm",
@@ -53,8 +58,9 @@ __getattr__ = lazy_names(
     __name__,
     {
         "accuracy": "exact_interval simultaneous_intervals wilson_interval adjust_holm compare_class_wise "
-        "compare_paired estimate_ranks likely_worst probability_worst",
-        "worst_class": "estimate_worst estimate_cvar estimate_gini estimate_worst_k",
+        "compare_paired",
+        "worst_class": "estimate_worst estimate_cvar estimate_gini estimate_worst_k estimate_ranks likely_worst "
+        "probability_worst",
         "spread": "homogeneity measure_spread class_gap worst_accuracy rank_classes",
         "race": "run_race",
         "seeds": "compare_class_groups",

@@ -1,22 +1,23 @@
-"""Differences of two proportions, one class at a time: of independent images, or of the same images under two models.
+"""Differences of two proportions, one class at a time: of independent images, or of the same images at every look.
 
-Each proportion has exact limits (Clopper-Pearson), and the distances of the limits from the estimates are squared and
-added (Zou and Donner's MOVER): the bound of a difference is not as wide as both limits at once, and keeps the skewness
-that a normal approximation loses. Summed over all outcomes, a bound is missed no more often than it says (tests hold
-it against 20 to 430 images and truths from 0 to 1). Where few images or few mistakes make adding squares unsafe, the
-two limits share the error instead (Bonferroni), which holds always.
+Bounds square and add the distances of exact limits, as `upper_paired` does (Zou and Donner's MOVER): narrower than both
+limits at once, and with the skewness that a normal approximation loses. Summed over all outcomes, a bound is missed no
+more often than it says (tests hold it against 1 to 430 images and truths from 0 to 1).
 """
 
 import numpy as np
-from jaxtyping import Float
 from scipy.special import logsumexp, ndtri
 
-from leastwise.statistics.accuracy import AnyCounts, lower_bound, upper_bound
+from leastwise.statistics.accuracy import (
+    FEW_OUTCOMES,
+    AnyCounts,
+    Fractions,
+    lower_bound,
+    share_error,
+    upper_bound,
+    upper_paired,
+)
 
-Fractions = Float[np.ndarray, "..."]
-# In units of z²: 23 images at 97.5 %, and 31 right or wrong ones of each of two independent samples.
-FEW_IMAGES = 6.0
-FEW_OUTCOMES = 8.0
 # Bets against a limit, as shares of the largest that cannot ruin: their mean is a bet nobody has to tune.
 BETS = np.geomspace(1e-3, 0.99, 20)
 BISECTIONS = 26
@@ -32,36 +33,9 @@ def upper_difference(x: AnyCounts, x_n: AnyCounts, *, y: AnyCounts, y_n: AnyCoun
     return np.minimum(1.0, np.where(safe, found, share_error(x, x_n, y=y, y_n=y_n, confidence=confidence)))
 
 
-def upper_paired(lost: AnyCounts, gained: AnyCounts, n: AnyCounts, *, confidence: float) -> Fractions:
-    """What a class lost, (lost − gained)/n, is at most this: images right only before and only after, of the same n.
-
-    The two shares are cells of one multinomial, whose negative correlation widens the difference.
-    """
-    with np.errstate(invalid="ignore", divide="ignore"):
-        first, second = lost / n, gained / n
-        above, below = upper_bound(lost, n, confidence) - first, second - lower_bound(gained, n, confidence)
-        both, rest = first * second, (1 - first) * (1 - second)
-        tie = np.where(rest > 0, np.sqrt(np.minimum(1.0, both / np.where(rest > 0, rest, 1.0))), 1.0)
-        found = first - second + np.sqrt(above**2 + below**2 + 2 * tie * above * below)
-    z2 = float(ndtri(confidence)) ** 2
-    safe = (n >= FEW_IMAGES * z2) & (n - lost >= FEW_OUTCOMES * z2)
-    return np.minimum(1.0, np.where(safe, found, share_error(lost, n, y=gained, y_n=n, confidence=confidence)))
-
-
 def lower_difference(x: AnyCounts, x_n: AnyCounts, *, y: AnyCounts, y_n: AnyCounts, confidence: float) -> Fractions:
     """P(x) − P(y) is at least this, from independent images."""
     return -upper_difference(y, y_n, y=x, y_n=x_n, confidence=confidence)
-
-
-def lower_paired(lost: AnyCounts, gained: AnyCounts, n: AnyCounts, *, confidence: float) -> Fractions:
-    """What a class lost is at least this."""
-    return -upper_paired(gained, lost, n, confidence=confidence)
-
-
-def share_error(x: AnyCounts, x_n: AnyCounts, *, y: AnyCounts, y_n: AnyCounts, confidence: float) -> Fractions:
-    """An upper bound of P(x) − P(y) from two exact limits that both hold with the given confidence."""
-    each = (1 + confidence) / 2
-    return np.asarray(upper_bound(x, x_n, each) - lower_bound(y, y_n, each))
 
 
 def not_worse_p(lost: AnyCounts, gained: AnyCounts, n: AnyCounts, *, margin: float) -> Fractions:

@@ -12,14 +12,15 @@ from scipy.special import ndtri
 
 from leastwise.statistics.accuracy import (
     CONFIDENCE,
+    FEW_OUTCOMES,
     ClassCounts,
     OneRun,
     exact_interval,
     lower_bound,
+    lower_paired,
     sidak,
     upper_bound,
 )
-from leastwise.statistics.differences import FEW_OUTCOMES, lower_paired
 from leastwise.statistics.gate.measures import FEW_FOR_VARIANCE, VARIANCE_SHARE, variance_in_box
 from leastwise.statistics.spread import measure_spread, rho, variance_bounds
 

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from scipy.special import ndtri
 
 from leastwise.statistics.accuracy import (
     CONFIDENCE,
+    AccuracyPosterior,
     ClassCounts,
     ClassValues,
     draw_accuracies,
@@ -210,8 +211,6 @@ def minimum_bounds(correct: ClassCounts, n: ClassCounts, confidence: float = CON
     return float(lower_bound(correct, n, tail).min()), float(upper_bound(correct, n, sidak(tail, len(n))).min())
 
 
-ConfusionCounts = Int[np.ndarray, "k k"]  # rows true, columns predicted under attack
-Costs = Float[np.ndarray, "k k"]  # of taking the row's class for the column's
 BoundFunction = Callable[["np.ndarray", "np.ndarray", float], "np.ndarray"]
 
 
@@ -224,18 +223,6 @@ class GameValue:
     value: float
     low: float
     high: float
-
-
-def source_game(confusion: ConfusionCounts, cost: Costs, confidence: float = CONFIDENCE) -> GameValue:
-    """max_c Σ_j P(j | c)·cost[c, j]. With cost 1 for every mistake this is 1 − the worst class's accuracy.
-
-    A class's expected cost is the sum over its distinct costs of (step in cost)·P(cost at least so high), each
-    probability bounded exactly and Bonferroni over the steps: bounds that hold at any sample size, and
-    Clopper-Pearson's where there is one step. Over classes as in `minimum_bounds`, mirrored.
-    """
-    check_costs(cost, len(confusion))
-    rows = np.flatnonzero(confusion.sum(1) > 0)
-    return play_rows({int(c): (confusion[c], cost[c]) for c in rows}, confidence)
 
 
 def mistake_game(correct: ClassCounts, n: ClassCounts, confidence: float = CONFIDENCE) -> GameValue:
@@ -258,27 +245,6 @@ def play_rows(rows: Mapping[int, tuple["np.ndarray", "np.ndarray"]], confidence:
     return GameValue(source, None, means[source], low, high)
 
 
-def pair_game(
-    reached: ConfusionCounts, n: Int[np.ndarray, " k"], cost: Costs, *, confidence: float = CONFIDENCE
-) -> GameValue:
-    """max over pairs i ≠ j of cost[i, j]·(share of class i's images that can be turned into j).
-
-    `reached[i, j]` counts images of class i out of `n[i]`; one image may be turned into many classes, so the pairs
-    of a source are dependent and the lower bounds share the error by Bonferroni.
-    """
-    check_costs(cost, len(reached))
-    pairs = np.argwhere((n[:, None] > 0) & ~np.eye(len(n), dtype=bool))
-    if not len(pairs):
-        raise ValueError("there is no pair of classes to attack: audit at least one class of two")
-    i, j = pairs.T
-    tail = (1 + confidence) / 2
-    gains = cost[i, j] * reached[i, j] / n[i]
-    best = int(gains.argmax())
-    low = (cost[i, j] * lower_bound(reached[i, j], n[i], 1 - (1 - tail) / len(pairs))).max()
-    high = (cost[i, j] * upper_bound(reached[i, j], n[i], tail)).max()
-    return GameValue(int(i[best]), int(j[best]), float(gains[best]), float(low), float(high))
-
-
 def expected_cost(counts: "np.ndarray", costs: "np.ndarray", confidence: float, *, bound: BoundFunction) -> float:
     """A bound of a class's expected cost, from bounds of the probabilities of costing at least so much."""
     levels = np.unique(costs)
@@ -290,10 +256,65 @@ def expected_cost(counts: "np.ndarray", costs: "np.ndarray", confidence: float, 
     return float(levels[0] + steps @ bound(at_least, np.full(len(steps), counts.sum()), each))
 
 
-def check_costs(cost: Costs, k: int) -> None:
-    """Refuse a cost matrix of another size, or with entries that are negative or not finite."""
-    if cost.shape != (k, k) or not np.isfinite(cost).all() or (cost < 0).any():
-        raise ValueError(
-            f"a cost matrix of {k} classes is {k} × {k} numbers of at least 0 (rows true, columns predicted), "
-            f"and this one is {' × '.join(map(str, cost.shape))}: write one cost for every pair"
-        )
+# Which class is the worst, and which place has each: with what all classes say of each other.
+
+# Of the probability, for a set that holds the worst class in 95 of 100 audits: the probabilities are right within a few
+# points only, and in simulations of 100 similar classes a set of 95 % held it 92 times.
+HELD = 0.97
+
+
+def weigh_worst(found: AccuracyPosterior) -> tuple[Float[np.ndarray, " c"], float]:
+    """Each present class's probability of having the lowest accuracy, and the mean of the lowest accuracy.
+
+    ∫ f_c(t)·Π_{d≠c} (1 − F_d(t)) dt on the grid, averaged over the priors. Classes in one cell share it evenly.
+    """
+    total, lowest = np.zeros(len(found.classes)), 0.0
+    p = np.sin(found.angle) ** 2
+    for prior in found.priors:
+        weights = found.weights(prior)
+        above = np.log1p(-np.minimum(weights.cumsum(1) - weights / 2, 1 - 1e-12))
+        first = weights * np.exp(above.sum(0) - above)
+        total += first.sum(1) / first.sum()
+        lowest += float(first.sum(0) @ p / first.sum())
+    return total / total.sum(), lowest / len(found.priors)
+
+
+def probability_worst(correct: ClassCounts, n: ClassCounts) -> ClassValues:
+    """Each class's posterior probability of having the lowest accuracy; NaN without images."""
+    found = np.full(len(n), np.nan)
+    if (n > 0).any():
+        posterior = infer_accuracies(correct, n)
+        found[posterior.classes] = weigh_worst(posterior)[0]
+        # Classes of equal counts have equal chances; sums in another order may differ in the last digit.
+        found = np.round(found, 12)
+    return found
+
+
+def likely_worst(probability: ClassValues) -> tuple[int, ...]:
+    """The likeliest worst classes, likeliest first: as few as hold the worst class in 95 of 100 audits."""
+    known = np.nan_to_num(probability)
+    order = np.argsort(-np.nan_to_num(probability, nan=-1.0), kind="stable")
+    return tuple(int(c) for c in order[: int(np.searchsorted(known[order].cumsum(), HELD)) + 1])
+
+
+@dataclass(frozen=True, eq=False)
+class ClassRanks:
+    """The rank of every class, 1 for the worst; NaN for classes without images."""
+
+    mean: ClassValues
+    low: ClassValues
+    high: ClassValues  # `low` to `high` holds the true rank with the probability that was asked for
+
+
+def estimate_ranks(correct: ClassCounts, n: ClassCounts, confidence: float = CONFIDENCE) -> ClassRanks:
+    """Mean rank and credible interval of the rank of every class."""
+    mean, low, high = (np.full(len(n), np.nan) for _ in range(3))
+    there = n > 0
+    if there.any():
+        drawn = draw_accuracies(infer_accuracies(correct, n))
+        ranks: Float[np.ndarray, "d c"] = 1.0 + drawn.argsort(1).argsort(1)
+        mean[there] = ranks.mean(0)
+        tail = (1 - confidence) / 2
+        low[there] = np.quantile(ranks, tail, axis=0, method="lower")
+        high[there] = np.quantile(ranks, 1 - tail, axis=0, method="higher")
+    return ClassRanks(mean, low, high)

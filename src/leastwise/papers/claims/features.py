@@ -20,7 +20,8 @@ from leastwise.papers.claims.base import (
     worst,
 )
 from leastwise.papers.claims.trainings import TrainingPair, rises
-from leastwise.statistics.accuracy import CONFIDENCE, ClassValues, exact_interval, probability_worst
+from leastwise.statistics.accuracy import CONFIDENCE, ClassValues, exact_interval
+from leastwise.statistics.worst_class import probability_worst
 
 DIGITS = 9  # after the point, to which similarities are equal
 

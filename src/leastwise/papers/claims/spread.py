@@ -36,8 +36,9 @@ from leastwise.papers.claims.trainings import (
     fit_slope,
     rises,
 )
-from leastwise.statistics.accuracy import CONFIDENCE, probability_worst
+from leastwise.statistics.accuracy import CONFIDENCE
 from leastwise.statistics.spread import homogeneity, measure_spread, variance_bounds
+from leastwise.statistics.worst_class import probability_worst
 
 NAN = float("nan")
 ALIKE = 0.01  # a standard deviation over classes below one point counts as none

@@ -69,7 +69,8 @@ def print_extremes(console: Console, pair: Mapping[str, Any]) -> None:
             value, low, high = (
                 "∞" if one[end] is None else f"{times * one[end]:+.{digits}f}" for end in ("value", "low", "high")
             )
-            say(console, f"{EXTREME_NAMES[name]} under {condition}: {value} [{low}, {high}]")
+            star = " *" if one["significant"] else ""
+            say(console, f"{EXTREME_NAMES[name]} under {condition}: {value} [{low}, {high}]{star}")
 
 
 def print_margin(console: Console, made: Mapping[str, Any], pair: Mapping[str, Any]) -> None:

@@ -6,14 +6,8 @@ import numpy as np
 from jaxtyping import Int
 from scipy.special import ndtri
 
-from leastwise.statistics.accuracy import ClassCounts, sidak
-from leastwise.statistics.differences import (
-    anytime_upper_paired,
-    lower_difference,
-    lower_paired,
-    upper_difference,
-    upper_paired,
-)
+from leastwise.statistics.accuracy import ClassCounts, lower_paired, sidak, upper_paired
+from leastwise.statistics.differences import anytime_upper_paired, lower_difference, upper_difference
 from leastwise.statistics.gate.measures import GateEstimate, Look, MeasureBounds, ever
 
 FallCounts = Int[np.ndarray, "*rows k"]
