@@ -22,6 +22,7 @@ HOMES = {
     "attacks.threats": "L1 L2 Linf",
     "front.comparisons": "Comparison compare",
     "front.gates": "GateResult gate",
+    "front.lifts": "LiftAnswer lift",
     "front.meter": "ClassMeter",
     "front.methods": "ARD AVMIXUP BAT FAT FGSM_RS LABEL_SMOOTHING MART MAX_ENTROPY ME_AT ME_TRADES PGD_AT PGD_HE"
     " RSLAD SINGLE_CLASS_AT STANDARD TARGETED_AT TRADES TRADES_HE",

@@ -10,6 +10,8 @@ from leastwise.front.comparisons import compare as compare
 from leastwise.front.datasets import data as data
 from leastwise.front.gates import GateResult as GateResult
 from leastwise.front.gates import gate as gate
+from leastwise.front.lifts import LiftAnswer as LiftAnswer
+from leastwise.front.lifts import lift as lift
 from leastwise.front.meter import ClassMeter as ClassMeter
 from leastwise.front.methods import ARD as ARD
 from leastwise.front.methods import AVMIXUP as AVMIXUP

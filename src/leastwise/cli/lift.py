@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from leastwise.data.dataset import Dataset
     from leastwise.jobs.events import JobEventListener
 
-LARGEST_VALIDATION = 500  # images of each class
-FEWEST_VALIDATION = 30
-
 
 @dataclass(frozen=True)
 class Lift:
@@ -127,14 +124,9 @@ class Lift:
         train = load_data(console, self.data.partition("/")[0], "train")
         if self.valid:
             return train, load_data(console, self.valid, "validation"), test
-        smallest = min(int(n) for n in train.counts if n)
-        held = min(LARGEST_VALIDATION, smallest // 5)
-        if held < FEWEST_VALIDATION:
-            raise ValueError(
-                f"{held} images of each class are too few to choose by: give --valid, or {5 * FEWEST_VALIDATION} "
-                "training images of each class"
-            )
-        rest, valid = train.split(held, self.seed)
+        from leastwise.jobs.lift.candidate import hold_out
+
+        rest, valid = hold_out(train, self.seed)
         note = f"choosing by {len(valid):,} of the training images, which the network may have been trained on"
         say(console, f"note: {note}; the verdict is about test images")
         return rest, valid, test

@@ -18,7 +18,7 @@ from leastwise.statistics.extremes import MinimumChange, PairedCounts, change_of
 from leastwise.statistics.spread import class_gap, cvar, worst_accuracy
 
 LiftAim = Literal["worst", "cvar10", "gap"]
-LiftAnswer = Literal["lifted", "not lifted", "undecided"]
+Verdict = Literal["lifted", "not lifted", "undecided"]
 LOWEST = 0.1  # of the classes: what cvar10 is the mean of
 HOPELESS = 0.95  # how sure it must be that a candidate is worse than what there is, before it is dropped
 KEPT = 0.5  # the share of a lift that must be left under the attack that verifies it
@@ -63,7 +63,7 @@ def is_hopeless(found: PairedCounts, best: PairedCounts, *, give_up: float) -> b
 class LiftVerdict:
     """What a change did to images that it was not chosen on."""
 
-    outcome: LiftAnswer
+    outcome: Verdict
     lift: MinimumChange  # of the aim
     average: MinimumChange  # of the average accuracy
     images_needed: int  # of each class, to see a lift of this size in four of five cases; 0 if it is seen, or is none
@@ -80,7 +80,7 @@ def judge_lift(
     lift = change_of_aim(found, aim, confidence, weakest=weakest)
     average = change_of_average(found, confidence)
     if lift.low > 0 and average.value >= -give_up:
-        outcome: LiftAnswer = "lifted"
+        outcome: Verdict = "lifted"
     elif lift.high <= 0 or average.high < -give_up:
         outcome = "not lifted"
     else:

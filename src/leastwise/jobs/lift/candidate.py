@@ -29,6 +29,7 @@ from leastwise.training.recipe import Training
 from leastwise.training.resume import MODEL, Course
 
 CONDITION = "attacked"
+LARGEST_VALIDATION, FEWEST_VALIDATION = 500, 30  # images of each class that are set aside to choose by
 FIRST_PART = 3  # a candidate is measured on one in so many of the validation images first
 
 Show = Callable[[str], AbstractContextManager[JobEventListener]]  # what is being done; a listener for how it goes
@@ -157,3 +158,14 @@ def split_parts(data: Dataset) -> tuple[Dataset, Dataset]:
     for c in np.unique(labels):
         first[np.flatnonzero(labels == c)[::FIRST_PART]] = True
     return data.where(first), data.where(~first)
+
+
+def hold_out(train: Dataset, seed: int) -> tuple[Dataset, Dataset]:
+    """Training images without those that are set aside to choose by, a fifth of each class at most, and these."""
+    held = min(LARGEST_VALIDATION, min(int(n) for n in train.counts if n) // 5)
+    if held < FEWEST_VALIDATION:
+        raise ValueError(
+            f"{held} images of each class are too few to choose by: give --valid, or {5 * FEWEST_VALIDATION} training "
+            "images of each class"
+        )
+    return train.split(held, seed)

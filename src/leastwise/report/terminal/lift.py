@@ -24,15 +24,16 @@ def lift_lines(told: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {one['name'] or 'as it is':{width}}  {cells}  {one['seconds']:5.0f} s  {said}".rstrip()
     for name, why in told["left_out"].items():
         yield f"  {name} was left out: {why}"
-    yield verdict_sentence(told, aim)
+    yield verdict_sentence(told)
     if "test" in told:
         yield from class_lines(told["test"])
     if "verified" in told:
         yield verified_sentence(told["verified"])
 
 
-def verdict_sentence(told: Mapping[str, Any], aim: str) -> str:
+def verdict_sentence(told: Mapping[str, Any]) -> str:
     """The answer in one sentence."""
+    aim = AIMS[told["aim"]]
     limit = f"{100 * told['give_up']:g} point{'' if told['give_up'] == 0.01 else 's'} of the average"
     if told["outcome"] == "nothing to lift":
         return "nothing to lift: on the validation images the classes cannot be told apart, so the network stays"
