@@ -74,11 +74,8 @@ class Lift:
         if not seconds:
             raise ValueError("a search needs a budget of time: give --budget, such as 30m")
         use_data_dir(self.data_dir)
-        from leastwise.attacks.goals import CE
-        from leastwise.attacks.pgd import PGD
         from leastwise.attacks.registry import make_attack, make_threat
-        from leastwise.attacks.threats import Uniform
-        from leastwise.jobs.lift.candidate import LiftMaterial
+        from leastwise.jobs.lift.candidate import LiftMaterial, attack_for_edits
         from leastwise.jobs.lift.lift import LiftOptions, lift
         from leastwise.models.load.dispatch import load_model
         from leastwise.models.preflight import choose_device
@@ -98,7 +95,7 @@ class Lift:
         if not model.gradients:
             raise ValueError(f"{self.model} can only be asked, and a lift changes weights: give the network itself")
         material = LiftMaterial(
-            model, train, valid, attack, PGD(threat.ball, CE(), threat.step, 10, Uniform()), Path(self.out),
+            model, train, valid, attack, attack_for_edits(threat.ball), Path(self.out),
             self.seed, device, self.threads,
         )  # fmt: skip
         options = LiftOptions(self.aim, limit, seconds, verify, self.verify_per_class)

@@ -81,40 +81,69 @@ def lift(
     attack, `budget` the time of the search, such as "30m". Everything lies in `out`: an interrupted lift goes on.
     `leastwise lift --help` and the guide say what is tried.
     """
-    from leastwise.attacks.goals import CE
-    from leastwise.attacks.pgd import PGD
-    from leastwise.attacks.registry import make_attack, make_threat
-    from leastwise.attacks.threats import Uniform
-    from leastwise.core.text import parse_seconds, say
-    from leastwise.front.models import model as read_model
-    from leastwise.jobs.lift.candidate import LiftMaterial
-    from leastwise.jobs.lift.lift import LiftOptions
-    from leastwise.jobs.lift.lift import lift as run_lift
-    from leastwise.models.preflight import choose_device
-    from leastwise.report.terminal.view import progress as show_progress
+    settings = dict(locals())
+    return LiftRequest(**settings).run()
 
-    seconds = parse_seconds(budget, "budget=")
-    if not seconds:
-        raise ValueError("a search needs a budget of time: give budget=, such as '30m'")
-    threat = make_threat(norm, eps)
-    feared, stronger = make_attack(attack, threat), None if verify is None else make_attack(verify, threat)
-    screen = open_screen(progress)
-    some, chosen_by, last = read_images(train, test, valid, seed=seed)
-    device = choose_device(device, threads)
-    network = read_model(model, last).to(device)
 
-    @contextmanager
-    def show(label: str) -> "Iterator[JobEventListener]":
-        with show_progress(screen, label, last.names) as listen:
-            yield listen
+@dataclass(frozen=True)
+class LiftRequest:
+    """The settings of a lift."""
 
-    material = LiftMaterial(
-        network, some, chosen_by, feared, PGD(threat.ball, CE(), threat.step, 10, Uniform()), Path(out), seed, device,
-        threads,
-    )  # fmt: skip
-    options = LiftOptions(aim, give_up / 100, seconds, stronger, verify_per_class)
-    found = run_lift(material, last, options, show=show, tell=lambda said: say(screen, said), fresh=fresh)
-    return LiftAnswer(found.outcome, found.told, found.folder)
+    model: Any
+    train: Any
+    test: Any
+    valid: Any
+    eps: float | str
+    norm: str
+    attack: str
+    verify: str | None
+    verify_per_class: int
+    aim: "LiftAim"
+    give_up: float
+    budget: str
+    out: str | Path
+    seed: int
+    device: str
+    threads: int
+    fresh: bool
+    progress: bool
+
+    def run(self) -> LiftAnswer:
+        """Search and judge; what was done before is found."""
+        from leastwise.attacks.registry import make_attack, make_threat
+        from leastwise.core.text import parse_seconds, say
+        from leastwise.front.models import model as read_model
+        from leastwise.jobs.lift.candidate import LiftMaterial, attack_for_edits
+        from leastwise.jobs.lift.lift import LiftOptions
+        from leastwise.jobs.lift.lift import lift as search_and_judge
+        from leastwise.models.preflight import choose_device
+        from leastwise.report.terminal.view import progress as show_progress
+
+        seconds = parse_seconds(self.budget, "budget=")
+        if not seconds:
+            raise ValueError("a search needs a budget of time: give budget=, such as '30m'")
+        threat = make_threat(self.norm, self.eps)
+        feared = make_attack(self.attack, threat)
+        stronger = None if self.verify is None else make_attack(self.verify, threat)
+        screen = open_screen(self.progress)
+        some, chosen_by, last = read_images(self.train, self.test, self.valid, seed=self.seed)
+        device = choose_device(self.device, self.threads)
+        network = read_model(self.model, last).to(device)
+
+        @contextmanager
+        def show(label: str) -> "Iterator[JobEventListener]":
+            with show_progress(screen, label, last.names) as listen:
+                yield listen
+
+        edits = attack_for_edits(threat.ball)
+        material = LiftMaterial(
+            network, some, chosen_by, feared, edits, Path(self.out), self.seed, device, self.threads
+        )
+        options = LiftOptions(self.aim, self.give_up / 100, seconds, stronger, self.verify_per_class)
+        told = search_and_judge(
+            material, last, options, show=show, tell=lambda said: say(screen, said), fresh=self.fresh
+        )
+        return LiftAnswer(told.outcome, told.told, told.folder)
 
 
 def read_images(train: Any, test: Any, valid: Any, *, seed: int) -> "tuple[Dataset, Dataset, Dataset]":

@@ -11,7 +11,9 @@ import numpy as np
 
 from leastwise import __version__
 from leastwise.attacks.base import Attack, Clean
+from leastwise.attacks.goals import CE
 from leastwise.attacks.pgd import PGD
+from leastwise.attacks.threats import Ball, Uniform
 from leastwise.core.recipe import recipe_key, to_plain_json
 from leastwise.data.dataset import Dataset
 from leastwise.jobs.audit_task import audit
@@ -62,6 +64,11 @@ class LiftMaterial:
 
     def images(self) -> EditImages:
         return EditImages(self.train, self.valid, self.edit_attack, self.seed, self.device)
+
+
+def attack_for_edits(ball: Ball) -> PGD:
+    """What edits look at: ten steps of a quarter of the radius."""
+    return PGD(ball, CE(), ball.eps / 4, 10, Uniform())
 
 
 def make_candidate(way: Way, material: LiftMaterial, made: Mapping[str, Classifier], *, show: Show) -> Classifier:
