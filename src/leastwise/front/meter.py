@@ -1,12 +1,19 @@
-"""Counts of every class while a network is trained: what each epoch saw, as a table and as numbers."""
+"""Counts of every class while a network is trained: what each epoch saw, as a table, a chart and a frame."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from leastwise.core.counts import Tally
-from leastwise.core.text import escape_unprintable, percent
-from leastwise.training.base import Epoch, Seen
+from torch import Tensor
+
+from leastwise.core.counts import ClassFrame, Tally
+from leastwise.core.losses import ce
+from leastwise.core.text import did_you_mean, escape_unprintable, percent
+from leastwise.training.base import Epoch, Seen, Terms
+from leastwise.training.distributed import find_ranks
+
+if TYPE_CHECKING:
+    import altair as alt
 
 LINES = 10  # of a repr
 SIDES = ("train", "record", "valid", "averaged", "test")
@@ -27,6 +34,10 @@ class EpochCounts:
         found = {key: tally for side, part in sides.items() for key, tally in side_tallies(side, part).items()}
         return cls(seen.number, seen.loss, found)
 
+    def frame(self, names: tuple[str, ...]) -> ClassFrame:
+        """The counts as a table, a row for each side and condition."""
+        return ClassFrame.of({f"{side} {kind}": tally for (side, kind), tally in self.tallies.items()}, names)
+
     @property
     def main(self) -> tuple[str, str]:
         """What a table shows first: under attack before clean, validation images before those trained on."""
@@ -42,7 +53,17 @@ def side_tallies(side: str, seen: Seen) -> dict[tuple[str, str], Tally]:
 class ClassMeter:
     """Counts by class: of the epoch that runs, and of every epoch before.
 
-    A `MethodStep` has one as `meter`. Printed, it is a table of the last epoch with the worst class marked.
+    A `MethodStep` has one as `meter`; of your own, give `update` the labels and logits of each batch. Printed, it is a
+    table of the last epoch with the worst class marked, in a notebook the whole class table.
+
+    >>> import leastwise as lw, torch
+    >>> meter = lw.ClassMeter(["cat", "dog"])
+    >>> meter.update(torch.tensor([0, 1, 1]), clean=torch.tensor([[2.0, 1.0], [0.0, 1.0], [3.0, 1.0]]))
+    >>> _ = meter.end_epoch()
+    >>> meter
+    epoch 1, train images, clean: 66.7 %
+      dog  50.0 % of 2 <- worst
+      cat 100.0 % of 1
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -54,10 +75,24 @@ class ClassMeter:
         """Add a batch."""
         self.running = self.running + seen
 
-    def end_epoch(self, seen: Epoch) -> None:
-        """Keep what an epoch saw, and begin the next."""
+    def update(self, y: Tensor, *, clean: Tensor | None = None, attacked: Tensor | None = None) -> None:
+        """Count a batch by its labels and logits: of the clean images, of the attacked ones, or of both."""
+        main = clean if attacked is None else attacked
+        if main is None:
+            raise ValueError("a meter counts logits: give clean=… or attacked=…, or both")
+        if main.shape != (len(y), len(self.names)):
+            seen = f"{list(main.shape)} for {len(y)} labels"
+            raise ValueError(f"logits need a number for each of {len(self.names)} classes, but saw {seen}")
+        self.see(Seen.of(Terms(ce(main, y), clean, attacked), y, len(self.names)))
+
+    def end_epoch(self, seen: Epoch | None = None) -> Epoch:
+        """Keep what an epoch saw, and begin the next. Without one it is what was counted, over all processes."""
+        if seen is None:
+            number = len(self.history) + 1
+            seen = Epoch(number, number, float("nan"), find_ranks().total(self.running))
         self.history.append(EpochCounts.of(seen))
         self.running = Seen.empty(len(self.names))
+        return seen
 
     @property
     def last(self) -> EpochCounts:
@@ -67,14 +102,50 @@ class ClassMeter:
         return EpochCounts(0, float("nan"), side_tallies("train", self.running))
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row for each epoch, side, condition and class: n, correct and accuracy."""
+        """One row for each epoch, side, condition and class: counts, accuracy and its 95 % interval as fractions."""
+        from leastwise.report.notebook import class_rows
+
         return [
-            {"epoch": one.number, "images": side, "condition": kind, "class": name, "n": n, "correct": correct}
-            | {"accuracy": correct / n if n else float("nan")}
+            {"epoch": one.number, "images": side, **row, "condition": kind}
             for one in self.history
             for (side, kind), tally in one.tallies.items()
-            for name, n, correct in zip(self.names, tally.n.tolist(), tally.correct.tolist(), strict=True)
+            for row in class_rows(ClassFrame.of({kind: tally}, self.names))
         ]
+
+    def to_pandas(self) -> Any:
+        """A tidy frame: what `rows` gives."""
+        from leastwise.report.notebook import make_frame
+
+        return make_frame(self.rows())
+
+    def plot(self, kind: str = "epochs") -> "alt.TopLevelMixin":
+        """A chart in the width of a column of a paper; `.save("x.pdf")` writes it (.svg, .png and .html, too).
+
+        "epochs" has a line for each class, of many for the weakest at the end, and one for the average; "classes" has
+        bars of the last epoch. Both are of what the table shows first.
+        """
+        from leastwise.report.picture import draw_classes, draw_epochs
+
+        if kind not in ("epochs", "classes"):
+            raise ValueError(f"there is no plot {kind!r}: {did_you_mean(kind, ('epochs', 'classes'))}")
+        if not self.history:
+            raise ValueError("nothing can be drawn yet: end an epoch first")
+        main, last = self.last.main, self.last
+        what = f"{main[0]} images, {main[1]}"
+        if kind == "classes":
+            return draw_classes(self.names, last.tallies[main], f"{what}, epoch {last.number}")
+        seen = {one.number: one.tallies[main] for one in self.history if main in one.tallies}
+        return draw_epochs(self.names, seen, what)
+
+    def _repr_html_(self) -> str:
+        from leastwise.report.notebook import class_table_html
+
+        last = self.last
+        if not last.tallies:
+            return "<p>nothing was seen yet</p>"
+        when = f"after epoch {last.number}" if self.history else "so far"
+        said = f"accuracy in % [95 % interval] of each class {when}; attacked: as it was trained on"
+        return class_table_html(last.frame(self.names), caption=said)
 
     def __repr__(self) -> str:
         last = self.last

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from leastwise.audit.evidence import Evidence
+from leastwise.core.counts import Tally
 from leastwise.report.charts.bars import Bar, bar_chart
+from leastwise.report.charts.lines import Axes, Series, line_chart
 from leastwise.report.charts.paper import BOTH, COLUMN, make_picture, write_picture
 from leastwise.report.class_changes import different_attacks, list_changes, same_images
 from leastwise.report.condition_stats import compute_stats, find_attackers_pick, make_curves
@@ -126,3 +128,34 @@ def draw_race(rows: Sequence[Mapping[str, Any]], condition: str) -> "alt.TopLeve
     total = 100 * sum(row["survived"] for row in seen) / sum(row["attacked"] for row in seen)
     about = f"What survived {condition} of the attacked images of each class."
     return make_picture([("", bar_chart(shorten_bars(bars), total, about))], width=COLUMN)
+
+
+FEW = 9  # classes that all have a line of their own; of more, the weakest at the end
+
+
+def draw_classes(names: Sequence[str], tally: Tally, what: str) -> "alt.TopLevelMixin":
+    """The accuracy of every class with its interval, the weakest first."""
+    low, high = wilson_interval(tally.correct.numpy(), tally.n.numpy())
+    accuracy = tally.accuracy.tolist()
+    order = sorted((i for i in range(len(names)) if accuracy[i] == accuracy[i]), key=lambda i: accuracy[i])
+    rows = [
+        Bar(
+            names[i], 100 * accuracy[i], 100 * low[i], 100 * high[i], int(tally.n[i]), accuracy[i] == accuracy[order[0]]
+        )
+        for i in order
+    ]
+    spec = bar_chart(shorten_bars(rows), 100 * tally.overall, f"Accuracy of each class: {what}.")
+    return make_picture([(what, spec)], width=COLUMN)
+
+
+def draw_epochs(names: Sequence[str], seen: Mapping[int, Tally], what: str) -> "alt.TopLevelMixin":
+    """Accuracy over epochs: a line for each class, of many for the weakest at the end, and one for the average."""
+    last = seen[max(seen)].accuracy.nan_to_num(nan=2.0).tolist()
+    chosen = sorted(range(len(names)), key=lambda i: last[i])[:FEW]
+    accuracy = {epoch: (100 * tally.accuracy).tolist() for epoch, tally in seen.items()}
+    epochs = tuple(float(epoch) for epoch in seen)
+    lines = [Series("average", tuple(100 * tally.overall for tally in seen.values()), epochs)]
+    lines += [Series(names[i], tuple(one[i] for one in accuracy.values()), epochs) for i in sorted(chosen)]
+    of = "" if len(names) <= FEW else f", the {FEW} weakest of {len(names):,} classes"
+    spec = line_chart(lines, Axes("epoch", "accuracy in %"), f"Accuracy over epochs: {what}{of}.")
+    return make_picture([(f"{what}{of}", spec)], width=COLUMN)
