@@ -6,10 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from leastwise.attacks.apgd.apgd import APGD
+from leastwise.attacks.autoattack import make_autoattack, make_fast_autoattack, make_opening
 from leastwise.attacks.base import Clean
 from leastwise.attacks.combine import Cascade
 from leastwise.attacks.goals import CE
+from leastwise.attacks.naming import Threat
 from leastwise.attacks.pgd import PGD
+from leastwise.attacks.pma import PMA
+from leastwise.attacks.registry import make_attacks
 from leastwise.attacks.square import Square
 from leastwise.attacks.threats import Linf
 from leastwise.audit.auditor import Auditor, Conditions, make_auditor
@@ -99,6 +104,32 @@ def test_an_interrupted_second_phase_goes_on(whole: Auditor, data: Dataset, tmp_
     assert not (tmp_path / "cut" / TWO_PHASE).exists() and (tmp_path / "cut" / SECOND).is_dir()
     second.run(first)
     assert (tmp_path / "cut" / TWO_PHASE).read_bytes() == (tmp_path / "whole" / TWO_PHASE).read_bytes()
+
+
+def test_the_opening_is_a_first_phase_and_autoattack_the_second() -> None:
+    threat = Threat(BALL, 0.01)
+    first, later = split_conditions(make_attacks("clean,autoattack-opened", threat))
+    assert dict(first)["first-of-autoattack-opened"] == make_opening(BALL) and set(dict(first)) == {
+        "clean",
+        later.first,
+    }
+    assert later.later == make_autoattack(BALL)
+    first, later = split_conditions(make_attacks("autoattack-fast+autoattack", threat))
+    assert dict(first) == {later.first: make_fast_autoattack(BALL)} and later.later == make_autoattack(BALL)
+
+
+def test_what_an_opening_leaves_is_sampled(whole: Auditor, data: Dataset, tmp_path: Path) -> None:
+    opening = Cascade((PMA(BALL, 4, "fooled"), APGD(BALL, steps=3, targets=2, keep="fooled", aim="difference")))
+    conditions: Conditions = (("opened", Cascade((opening, *BOTH.members))),)
+    first, later = split_conditions(conditions)
+    auditor = make_auditor(whole.model, data, first, batch_size=50)
+    found, told = SecondPhase(auditor, data, tmp_path, later, SamplePlan("width", 1e-6)).run(
+        AuditTask(auditor, data, tmp_path).attack()
+    )
+    full = AuditTask(make_auditor(whole.model, data, conditions, batch_size=50), data, None).attack()
+    survived = np.bincount(full.labels[full.correct("opened")], minlength=data.k)
+    assert told["survived"] == survived.tolist() and told["low"] == told["high"]
+    assert 0 < sum(told["survivors"]) < len(data) and set(found.conditions) == {"first-of-opened"}
 
 
 def test_mistakes_are_refused() -> None:

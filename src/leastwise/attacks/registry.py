@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import get_args
 
 from leastwise.attacks.apgd.apgd import APGD_CE, APGD_DLR, APGD_T, MINIMUM_MARGIN
-from leastwise.attacks.autoattack import PLUS, RANDOMISED, STANDARD
+from leastwise.attacks.autoattack import FAST, OPENED, PLUS, RANDOMISED, STANDARD
 from leastwise.attacks.base import Attack, Clean
 from leastwise.attacks.choices import Keep, Norm
 from leastwise.attacks.combine import Cascade, Restarts
@@ -87,6 +87,8 @@ NAMES: tuple[AttackName, ...] = (
     FAB_T,
     SQUARE,
     STANDARD,
+    OPENED,
+    FAST,
     PLUS,
     RANDOMISED,
     CW_LINF,

@@ -16,7 +16,7 @@ images of any size, where the port needs square images of at least five pixels.
 
 import math
 from bisect import bisect_left
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import ClassVar, get_args
 
@@ -40,9 +40,11 @@ from leastwise.attacks.base import (
 )
 from leastwise.attacks.choices import Keep
 from leastwise.attacks.goals import Goal, Margin
+from leastwise.attacks.hopeless import Hopeless
 from leastwise.attacks.naming import NUMBER, AttackName
 from leastwise.attacks.threats import L2, Ball, Linf, column
 from leastwise.core.noise import Noise
+from leastwise.core.recipe import ADDED_LATER
 from leastwise.core.types import Images, Labels, Mask, PerExample, Rows
 
 HALVINGS = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)  # p halves after these, counting squares from 0
@@ -59,7 +61,7 @@ class Square(GoalAttack):
     """`queries` squares are tried after the start, until an example is fooled.
 
     Examples leave the batch once fooled whatever `keep` says, as in the reference: past that point there is no score
-    to improve. Of several `restarts`, each attacks what survived.
+    to improve. Of several `restarts`, each attacks what survived. `hopeless` counts the squares of one restart.
     """
 
     recipe_name: ClassVar[str] = "Square"
@@ -72,6 +74,7 @@ class Square(GoalAttack):
     rescale: bool = False  # stretch the schedule of 10,000 squares to `queries`; AutoAttack does not
     restarts: int = 1
     keep: Keep = "last"
+    hopeless: Hopeless | None = field(default=None, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         if not isinstance(self.ball, Linf | L2):
@@ -82,12 +85,15 @@ class Square(GoalAttack):
             raise ValueError(f"p_init is the share of the image that the first squares cover, but saw {self.p_init}")
         if self.restarts < 1:
             raise ValueError(f"an attack is run at least once, but saw {self.restarts} restarts")
+        if self.hopeless is not None and not isinstance(self.goal, Margin):
+            raise ValueError(f"what is left to win is known of the margin, but the goal is {self.goal}")
         if self.keep not in get_args(Keep):
             raise ValueError(f"keep must be {' or '.join(get_args(Keep))}, but saw {self.keep!r}")
 
     def __str__(self) -> str:
         often = "" if self.restarts == 1 else f", {self.restarts} times"
-        return f"Square with {self.queries} queries{often} on {self.goal}, {self.ball}, any query counts"
+        short = "" if self.hopeless is None else f", {self.hopeless}"
+        return f"Square with {self.queries} queries{often} on {self.goal}, {self.ball}, any query counts{short}"
 
     def cost(self, k: int) -> Passes:
         return Passes(1 + self.goal.clean_forwards + self.restarts * (self.queries + 1))
@@ -105,6 +111,7 @@ class Square(GoalAttack):
             y=y,
             at=x,
             score=torch.full_like(z[:, 0], -math.inf),
+            clean=self.goal.score(z, *bound),
             bound=bound,
             ball=self.ball,
             noise=noise,
@@ -124,8 +131,11 @@ class Square(GoalAttack):
                     fallen = front.rows[wrong]
                     x_adv[fallen], step[fallen] = front.at[wrong], i + 2
                     front = pick_rows(front, rows_of(~wrong))
-            x_adv[front.rows] = front.at
-            trouble[front.rows] = torch.maximum(trouble[front.rows], front.trouble)
+                if self.hopeless is not None and i + 1 == self.hopeless.after:
+                    goes_on = self.hopeless.lets_go_on(front.clean, front.score)
+                    note_end(pick_rows(front, rows_of(~goes_on)), x_adv, trouble)
+                    front = pick_rows(front, rows_of(goes_on))
+            note_end(front, x_adv, trouble)
         return make_outcome(x_adv, step != NEVER, step, forwards=forwards, backwards=0, trouble=trouble)
 
 
@@ -138,11 +148,18 @@ class SquareState:
     y: Labels
     at: Images  # changed in place: a query that is refused, as most are, costs no copy
     score: PerExample
+    clean: PerExample  # the score of the image
     bound: tuple[Tensor, ...]
     ball: Ball
     noise: Noise
     draws: Tensor  # what the squares of this block are made from
     trouble: Labels
+
+
+def note_end(front: SquareState, x_adv: Images, trouble: Labels) -> None:
+    """Write down where examples end that were not fooled."""
+    x_adv[front.rows] = front.at
+    trouble[front.rows] = torch.maximum(trouble[front.rows], front.trouble)
 
 
 def query_start(attack: Square, model: nn.Module, front: SquareState) -> tuple[SquareState, Mask]:

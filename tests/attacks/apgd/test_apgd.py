@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from leastwise.attacks.apgd.apgd import APGD, checkpoints
+from leastwise.attacks.apgd.apgd import APGD
+from leastwise.attacks.apgd.halving import checkpoints
 from leastwise.attacks.base import NEVER, rows_of
 from leastwise.attacks.goals import CE, DLR, Goal, TargetedDLR
 from leastwise.attacks.threats import L1, L2, Ball, Linf

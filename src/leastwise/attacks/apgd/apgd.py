@@ -25,9 +25,10 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from leastwise.attacks.apgd.ascent import Case, Plan, climb, look
+from leastwise.attacks.apgd.halving import checkpoints, make_halving
 from leastwise.attacks.apgd.l1 import check_steps, make_sparse, phases, project_onto_ball_and_box
 from leastwise.attacks.base import GoalAttack, Outcome, Passes, make_outcome, pick_rows, rows_of, runs_per_pass
 from leastwise.attacks.choices import Aim, Keep, TargetOrder
@@ -42,14 +43,14 @@ from leastwise.attacks.goals import (
     TargetedDLR,
     is_mistaken,
 )
+from leastwise.attacks.hopeless import Hopeless
 from leastwise.attacks.naming import NUMBER, AttackName
 from leastwise.attacks.targets import RankedClasses, cost_of_ranking, order_named, rank_targets
 from leastwise.attacks.threats import L1, L2, Ball, Linf, column, unit
 from leastwise.core.noise import Noise
 from leastwise.core.recipe import ADDED_LATER
-from leastwise.core.types import Images, Labels, Mask, PerExample, Rows
+from leastwise.core.types import Images, Labels, Rows
 
-MOMENTUM = 0.75  # a: the weight of the new step; the rest is the last one's
 AIMS: dict[Aim, type[TargetedDLR] | type[TargetedDifference]] = {"dlr": TargetedDLR, "difference": TargetedDifference}
 
 
@@ -77,6 +78,7 @@ class APGD(GoalAttack):
     keep: Keep = "last"
     aim: Aim = field(default="dlr", metadata=ADDED_LATER)
     order: TargetOrder = field(default="logits", metadata=ADDED_LATER)
+    hopeless: Hopeless | None = field(default=None, metadata=ADDED_LATER)  # of every run toward a target
     room: int = field(default=0, compare=False, metadata={"recipe": False})  # rows of a pass, if more than the images
 
     def __post_init__(self) -> None:
@@ -96,6 +98,10 @@ class APGD(GoalAttack):
                 raise ValueError(f"{name} must be {' or '.join(get_args(kind))}, but saw {given!r}")
         if self.order == "distance" and self.eot > 1:
             raise ValueError(f"targets are ordered by distance with one pass per gradient, but saw eot = {self.eot}")
+        if self.hopeless is not None and (self.targets == 0 or isinstance(self.ball, L1)):
+            raise ValueError(
+                f"runs toward targets in Linf and L2 can be hopeless, but saw {self.targets} in {self.ball}"
+            )
 
     def __str__(self) -> str:
         near, climbed = "the nearest " * (self.order == "distance"), AIMS[self.aim](torch.zeros(0, dtype=torch.int64))
@@ -105,6 +111,8 @@ class APGD(GoalAttack):
             parts.append(f"{self.restarts} restarts")
         if self.eot > 1:
             parts.append(f"{self.eot} passes per gradient")
+        if self.hopeless is not None:
+            parts.append(str(self.hopeless))
         parts.append(f"the {'first' if self.keep == 'fooled' else 'last'} misclassified iterate counts")
         return ", ".join(parts)
 
@@ -134,17 +142,6 @@ class APGD(GoalAttack):
     def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
         with seed_model_randomness(noise):
             return run_targeted(self, model, x, y, noise) if self.targets else run_untargeted(self, model, x, y, noise)
-
-
-def checkpoints(steps: int) -> tuple[int, ...]:
-    """After which steps progress is judged: a window of 22 % of them, each next one 3 % shorter, but at least 6 %."""
-    window, shorter, least = (max(int(share * steps), 1) for share in (0.22, 0.03, 0.06))
-    points, at = [], window
-    while at <= steps:
-        points.append(at)
-        window = max(window - shorter, least)
-        at += window
-    return tuple(points)
 
 
 @contextmanager
@@ -185,7 +182,8 @@ def run_targeted(attack: APGD, model: nn.Module, x: Images, y: Labels, noise: No
     found = make_outcome(
         x.clone(), wrong, torch.zeros_like(y), forwards=forwards, backwards=backwards, trouble=seen.trouble
     )
-    return run_all(attack, model, Case(attack.goal, (y,), x, y, attack.ball, noise), ranked=ranked, found=found)
+    case = Case(attack.goal, (y,), x, y, attack.ball, noise, seen.z)
+    return run_all(attack, model, case, ranked=ranked, found=found)
 
 
 def run_all(attack: APGD, model: nn.Module, case: Case, *, ranked: RankedClasses | None, found: Outcome) -> Outcome:
@@ -236,7 +234,8 @@ def run_momentum(attack: APGD, model: nn.Module, case: Case) -> Outcome:
     else:
         u = unit(draw.normal(tuple(x.shape[1:]), x.dtype))
     start = (x + column(case.ball.eps, x) * u).clamp(0, 1)
-    plan = Plan(attack.steps, checkpoints(attack.steps), attack.eot, leave=attack.keep == "fooled")
+    leave = attack.keep == "fooled"
+    plan = Plan(attack.steps, checkpoints(attack.steps), attack.eot, leave, attack.hopeless)
     return climb(model, case, start=start, pace=make_halving(case, attack.rho), plan=plan)
 
 
@@ -251,59 +250,6 @@ def run_l1(attack: APGD, model: nn.Module, case: Case) -> Outcome:
         more = climb(model, case, start=start, pace=make_sparse(x, start, times * eps), plan=plan)
         found, begun = merge_run(found, everyone, more, begun=begun), begun + steps
     return found
-
-
-@dataclass(frozen=True, eq=False)
-class Halving:
-    """The pace of Linf and L2: momentum, and a step that halves where progress stalls."""
-
-    x: Images
-    ball: Ball
-    box: tuple[Tensor, ...]  # for Linf: the smallest and the largest legal pixels
-    rho: float
-    step: PerExample
-    before: Images | None  # the point before the current one
-    score: PerExample  # of the current point
-    rises: Labels  # of the score, since the last checkpoint
-    checked: PerExample  # the best score at the last checkpoint
-    halved: Mask  # whether the step was halved then
-
-    def legal(self, at: Images) -> Images:
-        if self.box:
-            return at.clamp_(*self.box)
-        return (self.x + self.ball.project(at - self.x)).clamp_(0, 1)
-
-    def move(self, at: Images, gradient: Images) -> tuple["Halving", Images]:
-        z = self.legal(torch.addcmul(at, column(self.step, at), self.ball.steepest(gradient)))
-        if self.before is not None:
-            z = self.legal(at.lerp(z, MOMENTUM).add_(at - self.before, alpha=1 - MOMENTUM))
-        return replace(self, before=at), z
-
-    def hear(self, score: PerExample) -> "Halving":
-        return replace(self, score=score, rises=self.rises + (score > self.score))
-
-    def judge(self, window: int, best: Images, best_score: PerExample) -> tuple["Halving", Mask]:
-        halve = (self.rises <= self.rho * window) | (~self.halved & (best_score <= self.checked))
-        step = torch.where(halve, self.step / 2, self.step)
-        return replace(self, step=step, rises=torch.zeros_like(self.rises), checked=best_score, halved=halve), halve
-
-
-def make_halving(case: Case, rho: float) -> Halving:
-    """The pace at the start of a run in Linf or L2."""
-    x, eps = case.x, column(case.ball.eps, case.x)
-    first = torch.full((len(x),), torch.inf, dtype=x.dtype, device=x.device)  # the start's score is not a rise
-    return Halving(
-        x=x,
-        ball=case.ball,
-        box=((x - eps).clamp(min=0), (x + eps).clamp(max=1)) if isinstance(case.ball, Linf) else (),
-        rho=rho,
-        step=(2 * eps).view(-1).expand(len(x)),
-        before=None,
-        score=first,
-        rises=torch.zeros_like(case.y),
-        checked=first,
-        halved=torch.ones_like(case.y, dtype=torch.bool),  # so that (2) cannot hold at the first checkpoint
-    )
 
 
 APGD_CE = AttackName(
@@ -338,12 +284,19 @@ APGD_T = AttackName(
     "Croce & Hein 2020; malt: Melamed et al. 2024",
     "at most N × apgd-ce; malt: 1 more forward, min(K - 1, 100) backwards",
 )
+
+
+def make_mm3(ball: Ball, keep: Keep) -> APGD:
+    """20 steps on z_t - z_y toward each of the three likeliest classes (Gao et al., ICML 2022)."""
+    return APGD(ball, steps=20, targets=3, keep=keep, aim="difference")
+
+
 MINIMUM_MARGIN = AttackName(
     APGD,
     "mm3",
     "mm3",
     r"mm3",
-    lambda threat: APGD(threat.ball, steps=20, targets=3, keep=threat.keep, aim="difference"),
+    lambda threat: make_mm3(threat.ball, threat.keep),
     "auto-PGD on z_target - z_label, 20 steps toward each of the three likeliest classes",
     "Gao et al. 2022",
     "at most 64 forwards, 60 backwards",

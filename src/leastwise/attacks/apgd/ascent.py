@@ -8,9 +8,10 @@ from torch import Tensor, nn
 
 from leastwise.attacks.base import BROKEN, FINE, NEVER, Outcome, Slope, ask, make_outcome, pick_rows, rows_of, slope
 from leastwise.attacks.goals import Goal
+from leastwise.attacks.hopeless import Hopeless
 from leastwise.attacks.threats import Ball
 from leastwise.core.noise import Noise
-from leastwise.core.types import Images, Labels, Mask, PerExample, Rows
+from leastwise.core.types import Images, Labels, Logits, Mask, PerExample, Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +24,7 @@ class Case:
     y: Labels
     ball: Ball
     noise: Noise
+    clean: Logits | None = None  # of the images, where they are known
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class Plan:
     checkpoints: tuple[int, ...]
     eot: int  # passes of the model per look at a point
     leave: bool  # whether examples leave the batch at their first misclassified point
+    hopeless: Hopeless | None = None  # when a run is given up; asks for the clean logits
     counts: bool = True  # not where the points are outside the ball: then nobody is fooled and all end at their best
 
 
@@ -65,6 +68,7 @@ class AscentState:
     best: Images
     best_gradient: Images
     best_score: PerExample
+    clean_score: PerExample  # not known, and not needed, without a rule for the hopeless
     trouble: Labels
 
 
@@ -91,19 +95,31 @@ def climb(model: nn.Module, case: Case, *, start: Images, pace: Pace, plan: Plan
         if not climbing or len(front.rows) == 0:
             break
 
+        if plan.hopeless is not None and t == plan.hopeless.after:
+            goes_on = plan.hopeless.lets_go_on(front.clean_score, front.best_score)
+            note_end(pick_rows(front, rows_of(~goes_on)), x_adv, step=step, trouble=trouble)
+            front, pace = pick_rows(front, rows_of(goes_on)), pick_rows(pace, rows_of(goes_on))
+            if len(front.rows) == 0:
+                break
         if t in plan.checkpoints:
             pace, back = pace.judge(t - checked, front.best, front.best_score)
             front, checked = return_to_best(front, back), t
         pace, at = pace.move(front.at, front.gradient)
         front = replace(front, at=at)
 
+    note_end(front, x_adv, step=step, trouble=trouble)
+    return make_outcome(x_adv, step != NEVER, step, forwards=forwards, backwards=backwards, trouble=trouble)
+
+
+def note_end(front: AscentState, x_adv: Images, *, step: Labels, trouble: Labels) -> None:
+    """Write down the best points of examples that were never misclassified, and what hindered those in the front."""
     never = step[front.rows] == NEVER
     x_adv[front.rows[never]], trouble[front.rows] = front.best[never], front.trouble
-    return make_outcome(x_adv, step != NEVER, step, forwards=forwards, backwards=backwards, trouble=trouble)
 
 
 def start_state(case: Case, start: Images) -> AscentState:
     """Everybody at the start of a run."""
+    nothing = torch.full((len(start),), -torch.inf, dtype=start.dtype, device=start.device)
     return AscentState(
         rows=torch.arange(len(start), device=start.device),
         y=case.y,
@@ -112,7 +128,8 @@ def start_state(case: Case, start: Images) -> AscentState:
         gradient=start,  # nothing was seen yet
         best=start.clone(),
         best_gradient=torch.zeros_like(start),
-        best_score=torch.full((len(start),), -torch.inf, dtype=start.dtype, device=start.device),
+        best_score=nothing,
+        clean_score=nothing if case.clean is None else case.goal.score(case.clean, *case.bound),
         trouble=torch.zeros_like(case.y),
     )
 

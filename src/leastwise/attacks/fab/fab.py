@@ -41,6 +41,7 @@ from leastwise.attacks.base import (
 from leastwise.attacks.choices import Keep, TargetOrder
 from leastwise.attacks.fab.hyperplane import step_onto
 from leastwise.attacks.goals import AUTOATTACK_TARGETS, Goal, TargetedDifference, TargetedMargin, is_mistaken
+from leastwise.attacks.hopeless import Hopeless
 from leastwise.attacks.min_norm.search import Closest, NearestMistake
 from leastwise.attacks.naming import NUMBER, AttackName
 from leastwise.attacks.targets import FLATTEST, RankedClasses, cost_of_ranking, order_named, rank_targets
@@ -74,6 +75,7 @@ class FAB(NearestMistake):
     keep: Keep = "last"
     target: Labels | None = field(default=None, compare=False)
     order: TargetOrder = field(default="logits", metadata=ADDED_LATER)
+    hopeless: Hopeless | None = field(default=None, metadata=ADDED_LATER)  # of every run; not where distances are asked
     room: int = field(default=0, compare=False, metadata={"recipe": False})  # rows of a pass, if more than the images
 
     def __post_init__(self) -> None:
@@ -100,7 +102,8 @@ class FAB(NearestMistake):
         name = name if self.target is None else "FAB toward a target class"
         runs = "" if self.restarts == 1 else f", {self.restarts} times"
         counted = "any point in the ball counts" if self.keep == "fooled" else "the closest point counts"
-        return f"{self.steps} steps of {name}{runs}, {self.ball}, {counted}"
+        short = "" if self.hopeless is None else f", {self.hopeless}"
+        return f"{self.steps} steps of {name}{runs}, {self.ball}, {counted}{short}"
 
     def cost(self, k: int) -> Passes:
         if self.targets == 0:
@@ -114,6 +117,9 @@ class FAB(NearestMistake):
     @property
     def last_step(self) -> int:
         return self.steps
+
+    def to_the_end(self) -> "FAB":
+        return replace(self, keep="last", hopeless=None)
 
     def with_room(self, room: int) -> "FAB":
         return replace(self, room=room)
@@ -260,6 +266,8 @@ def descend(attack: FAB, model: nn.Module, front: FABState, *, found: BoundaryRe
         wrong = ~seen.broken & front.reached(seen.z)
         found.note(front, wrong, seen.trouble, step=t)
         stay = found.undecided(attack.keep)[front.rows]
+        if attack.hopeless is not None and t == attack.hopeless.after:
+            stay &= (found.distance <= (1 + attack.hopeless.share) * found.eps)[front.rows]
         if not bool(stay.all()):
             rows = rows_of(stay)
             front, seen, wrong = pick_rows(front, rows), Slope(*pick_tensors(tuple(seen), rows)), wrong[rows]
