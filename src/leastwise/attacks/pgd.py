@@ -110,7 +110,8 @@ class PGD(GoalAttack):
         return ascend(self, model, x, y, noise).at if self.keep == "last" else self.run(model, x, y, noise).x_adv
 
     def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
-        return run_steps(self, model, x, y, noise)
+        run = run_last if self.keep == "last" else run_fooled
+        return run(self, model, x, y, noise)
 
 
 class ClimbStep(NamedTuple):
@@ -122,12 +123,6 @@ class ClimbStep(NamedTuple):
 
 AS_IT_IS = ClimbStep()
 ClimbSteps = tuple[ClimbStep, ...]  # of every step; none where all are as the attack says
-
-
-def run_steps(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise, *, plan: ClimbSteps = ()) -> Outcome:
-    """The loop, to the end or to the first mistake."""
-    run = run_last if attack.keep == "last" else run_fooled
-    return run(attack, model, x, y, noise, plan=plan)
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +178,7 @@ def ascend(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise, *,
     return front
 
 
-def run_last(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise, *, plan: ClimbSteps) -> Outcome:
+def run_last(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise, *, plan: ClimbSteps = ()) -> Outcome:
     """All steps for everybody; the last iterate counts."""
     front = ascend(attack, model, x, y, noise, plan=plan)
     z, finite = ask(model, front.at)
@@ -196,7 +191,7 @@ def run_last(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise, 
     )
 
 
-def run_fooled(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise, *, plan: ClimbSteps) -> Outcome:
+def run_fooled(attack: PGD, model: nn.Module, x: Images, y: Labels, noise: Noise, *, plan: ClimbSteps = ()) -> Outcome:
     """Every iterate counts, and an example leaves at its first mistake."""
     front = start_state(attack, model, x, y, noise)
     x_adv, step, trouble = x.clone(), torch.full_like(y, NEVER), torch.zeros_like(y)

@@ -18,7 +18,7 @@ from leastwise.attacks.choices import Keep
 from leastwise.attacks.combine import merge_run
 from leastwise.attacks.goals import CE, Goal, Probability, ProbabilityMargin
 from leastwise.attacks.naming import NUMBER, AttackName
-from leastwise.attacks.pgd import PGD, ClimbStep, ClimbSteps, run_steps
+from leastwise.attacks.pgd import PGD, ClimbStep, ClimbSteps, run_fooled, run_last
 from leastwise.attacks.threats import Ball, Linf, Uniform
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels
@@ -56,6 +56,7 @@ class PMA(BallAttack):
 
     def run(self, model: nn.Module, x: Images, y: Labels, noise: Noise) -> Outcome:
         attack = PGD(self.ball, ProbabilityMargin(), 2 * self.ball.eps, self.steps, Uniform(), self.keep)
+        run_steps = run_last if self.keep == "last" else run_fooled
         found = run_steps(attack, model, x, y, noise, plan=make_steps(self.steps, EXPLORED[0]))
         for number, explored in enumerate(EXPLORED[1:], start=1):
             rows = rows_of(~found.fooled)
