@@ -223,3 +223,10 @@ def test_cross_entropy_on_small_logits_is_said_to_be_weak_in_points(scale: float
     corrected = found.tally("pgd10").overall - check.excess
     assert abs(corrected - known.tally("margin").overall) < 0.03 < check.excess
     assert cautions(found) or "points of the accuracy," in check_remarks(found)[0]
+
+
+def test_copies_of_images_are_a_caution_of_every_audit() -> None:
+    data = audited_images()
+    twice = Dataset.of(np.repeat(data.images[data.rows], 2, axis=0), np.repeat(data.labels, 2), data.names)
+    (said,) = cautions(audit(plain(), twice, (("clean", Clean()),)))
+    assert said.startswith("100 of 200 images are exact copies of others: intervals and tests")

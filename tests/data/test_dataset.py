@@ -191,3 +191,22 @@ def test_the_script_makes_the_embedded_file_from_the_official_ones(tmp_path: Pat
     for split in ("train_", "test_"):
         a, b = read_npz(tmp_path / "again.npz", split), read_npz(OUTPUT, split)
         assert a.digest() == b.digest()
+
+
+def test_copies_of_images_are_told_of_where_there_are_many() -> None:
+    """Ten copies of each image would make every interval three times too narrow."""
+    rng = np.random.default_rng(0)
+    images, labels = rng.integers(0, 256, (200, 1, 3, 3), dtype=np.uint8), np.arange(200) % 4
+    assert Dataset.of(images, labels).describe_copies() == ""
+    some = images.copy()
+    some[150:] = images[:50]
+    assert (
+        "50 of 200 images are exact copies of others, 50 of them with another label"
+        in Dataset.of(some, (labels + (np.arange(200) >= 150)) % 4).describe_copies()
+    )
+    data = Dataset.of(np.repeat(images, 10, axis=0), np.repeat(labels, 10))
+    assert "1800 of 2000 images are exact copies of others: intervals" in data.describe_copies()
+    assert data.where(np.arange(2000) % 10 == 3).describe_copies() == ""
+    few = images.copy()
+    few[199] = few[0]
+    assert Dataset.of(few, labels).describe_copies() == ""  # less than a hundredth

@@ -206,7 +206,7 @@ def make_auditor(
         force=force,
     )
     told = (f"{name}: {note}" for name, attack in conditions for note in attack.notes(data.k))
-    warnings = (*data.part_notes, *asked.warnings, *told)
+    warnings = (*data.part_notes, *filter(None, [data.describe_copies()]), *asked.warnings, *told)
     sizes = find_batch_sizes(classifier, data.batch(spread_rows(len(data), 2)).x.to(device))
     recipe = AuditRecipe(
         classifier.digest(), data.digest(), conditions, seed, shard or usual_shard(data.k, sizes.fitting), images

@@ -20,6 +20,7 @@ from leastwise.data.classes import Groups
 
 UNNAMED_CLASSES = 1000  # without names, that many are believed whatever the number of images
 HASH_BLOCK = 1 << 24  # bytes hashed at a time, about
+MANY_COPIES, MOST_HASHED = 0.01, 1 << 31  # of the images are told of; bytes of pixels up to which copies are looked for
 
 
 @runtime_checkable
@@ -43,6 +44,7 @@ class Fingerprinted(Protocol):
     def describe_unread(self, rows: Int[np.ndarray, " n"], /) -> str: ...
 
 
+SKIPPED = "skipped "  # begins the note on files that could not be read
 IS_PART = " is a declared part: "  # in the note of every data set that is one
 
 
@@ -218,9 +220,12 @@ class Dataset:
 
     @property
     def part_notes(self) -> tuple[str, ...]:
-        """What every result of these images has to repeat: that they are a part, or that nobody read all of them."""
+        """What every result of these images has to repeat: that they are a part, or that not all of them were read."""
         unread = self.images.describe_unread(self.rows) if isinstance(self.images, Fingerprinted) else ""
-        return (*(note for note in self.notes if IS_PART in note), *([unread] if unread else []))
+        return (
+            *(note for note in self.notes if IS_PART in note or note.startswith(SKIPPED)),
+            *([unread] if unread else []),
+        )
 
     def where(self, keep: "np.ndarray") -> "Dataset":
         return replace(self, labels=self.labels[keep], ids=self.ids[keep], rows=self.rows[keep])
@@ -242,6 +247,28 @@ class Dataset:
         place = np.empty(len(self), dtype=np.int64)
         place[by_class] = np.arange(len(self)) - first[self.labels[by_class]]
         return place
+
+    def describe_copies(self) -> str:
+        """A sentence if many images are exact copies of others; empty if not, or if nobody can read all of them."""
+        images = self.images
+        if not isinstance(images, Fingerprinted) and len(self) * int(np.prod(self.shape)) > MOST_HASHED:
+            return ""
+
+        def content(row: Int[np.ndarray, " one"]) -> bytes:
+            held = images.fingerprint(row) if isinstance(images, Fingerprinted) else images[row]
+            return held if isinstance(held, bytes) else np.ascontiguousarray(held).tobytes()
+
+        known = np.fromiter((hash(content(row[None])) for row in self.rows), np.int64, len(self))
+        _, first, which = np.unique(known, return_index=True, return_inverse=True)
+        copies = len(self) - len(first)
+        if copies < MANY_COPIES * len(self):
+            return ""
+        other = int((self.labels != self.labels[first][which]).sum())
+        torn = f", {other} of them with another label" if other else ""
+        return (
+            f"{copies} of {len(self)} images are exact copies of others{torn}: intervals and tests take all for images "
+            "of their own and are too sure; leave the copies out"
+        )
 
     def digest(self) -> str:
         """A hash of pixels, labels, ids and names: the same examples give the same digest."""

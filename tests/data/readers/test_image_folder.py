@@ -404,3 +404,22 @@ def test_a_hundred_thousand_images_of_224(tmp_path: Path) -> None:
     few, many = (anonymous_memory(tmp_path, n) for n in (500, 100_000))
     print(f"peak anonymous memory: {few} MB for 500 images, {many} MB for 100,000")
     assert many < few + 200, (few, many)
+
+
+def test_what_a_reader_cannot_guess_is_said(tmp_path: Path) -> None:
+    """Numbers in the order of their letters, transparency, copies, and what an archive of a Mac holds besides."""
+    for c in range(12):
+        (tmp_path / str(c)).mkdir()
+        for number in range(5):
+            Image.new("RGBA" if c == 3 else "RGB", (4, 4), (c, 7, 9)).save(tmp_path / str(c) / f"{number}.png")
+    (tmp_path / "__MACOSX" / "0").mkdir(parents=True)
+    (tmp_path / "11" / "0.png").write_bytes(b"no image")
+    data = load(str(tmp_path))
+    assert data.names == ("0", "1", "10", "11", *"23456789")
+    skipped, clear, order = data.notes
+    assert "transparency of 5 images was left out" in clear and "class 2 is 10" in order
+    assert data.part_notes == (skipped,)  # every result repeats it
+    assert "47 of 59 images are exact copies of others: " in data.describe_copies()
+    for c in range(10):
+        (tmp_path / str(c)).rename(tmp_path / f"0{c}")
+    assert not any("numbers" in note for note in load(str(tmp_path)).notes)

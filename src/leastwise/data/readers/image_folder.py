@@ -26,7 +26,7 @@ from leastwise.core.progress import ProgressCallback, ignore_progress
 from leastwise.core.text import name_some, one_line
 from leastwise.data.cache import cache_root
 from leastwise.data.classes import Groups
-from leastwise.data.dataset import Dataset
+from leastwise.data.dataset import SKIPPED, Dataset
 from leastwise.data.raster import open_raster
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp"})
@@ -35,6 +35,7 @@ BLOCK = 1024  # files waiting to be examined at a time
 REMEMBERED = 20  # blocks between two writings of the memory
 MOST_READ = 2 << 30  # bytes whose content is read anew to be hashed: some seconds
 REMEMBERED_ONLY = "so what they hold was compared by "  # in the note on files that were not
+MAC_NOTES = "__MACOSX"  # what archives made on a Mac hold beside what was put into them
 MEANING = b"3"  # of the memory; another number when `Found` comes to mean something else
 
 
@@ -178,7 +179,9 @@ def list_images(folder: Path) -> list[Path]:
 
 def list_folders(folder: Path) -> list[Path]:
     """The folders inside a folder that are not hidden, in the order of their names."""
-    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    return sorted(
+        path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".") and path.name != MAC_NOTES
+    )
 
 
 class MixedSizes(ValueError):
@@ -191,7 +194,14 @@ def read_folder(folder: Path, size: int | None = None, watch: ProgressCallback =
     if not classes:
         raise ValueError(f"{folder} has no sub-folders: put the images of each class into a folder of its own")
     files = [(path, label) for label, part in enumerate(classes) for path in list_images(part)]
-    return make_dataset(folder, files, [path.name for path in classes], size=size, watch=watch)
+    names = [path.name for path in classes]
+    made = make_dataset(folder, files, names, size=size, watch=watch)
+    numbers = [int(name) for name in names if name.isdecimal()]
+    if len(numbers) == len(names) and numbers != sorted(numbers):
+        first = next(c for c, number in enumerate(numbers) if number != sorted(numbers)[c])
+        order = f"in the order of their letters: class {first} is {names[first]}"
+        made = made.with_notes(f"the folders are called by numbers and stand {order}; write 02 for 2 if that is wrong")
+    return made
 
 
 def make_dataset(
@@ -233,11 +243,17 @@ def describe_files(
     """What the reader should know: files left out, files converted, classes without images."""
     bad = [(path, one.fault) for (path, _), one in zip(files, found, strict=True) if one.fault]
     grey = [path for (path, _), one in zip(files, found, strict=True) if one.mode in ("1", "L", "LA", "I;16")]
+    clear = [
+        path for (path, _), one in zip(files, found, strict=True) if one.mode in ("RGBA", "LA", "PA", "La", "RGBa")
+    ]
     empty = [name for name, n in zip(data.names, data.counts, strict=True) if n == 0]
     said = []
     if bad:
         listed = [f"{path.relative_to(folder)} ({fault})" for path, fault in bad]
-        said.append(f"skipped {count_text(len(bad), 'file')} that cannot be read: {name_some(listed)}")
+        said.append(f"{SKIPPED}{count_text(len(bad), 'file')} that cannot be read: {name_some(listed)}")
+    if clear:
+        listed = [str(path.relative_to(folder)) for path in clear]
+        said.append(f"the transparency of {count_text(len(clear), 'image')} was left out: {name_some(listed)}")
     if empty:
         said.append(f"{count_text(len(empty), 'class', 'classes')} without images: {name_some(empty)}")
     if 0 < len(grey) < len(files) - len(bad):
