@@ -8,6 +8,8 @@ from leastwise.front.audits import audit as audit
 from leastwise.front.comparisons import Comparison as Comparison
 from leastwise.front.comparisons import compare as compare
 from leastwise.front.datasets import data as data
+from leastwise.front.explanations import Explanations as Explanations
+from leastwise.front.explanations import explain as explain
 from leastwise.front.gates import GateResult as GateResult
 from leastwise.front.gates import gate as gate
 from leastwise.front.lifts import LiftAnswer as LiftAnswer
@@ -38,6 +40,8 @@ from leastwise.front.reports import report as report
 from leastwise.front.results import AuditResult as AuditResult
 from leastwise.front.results import open_audit as open_audit
 from leastwise.front.step import MethodStep as MethodStep
+from leastwise.front.trainings import TrainedNetwork as TrainedNetwork
+from leastwise.front.trainings import train as train
 from leastwise.models.zoo.registry import build as build
 from leastwise.report.trackers.mlflow import MLflow as MLflow
 from leastwise.report.trackers.tensorboard import TensorBoard as TensorBoard

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from leastwise.cli.listing import read_listing
-from leastwise.cli.options import load_data, use_data_dir, with_size
+from leastwise.cli.options import load_data, use_data_dir
 from leastwise.core.text import Screen, say
 
 Name = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME")]
@@ -122,7 +122,7 @@ class ContactSheet:
         from leastwise.data.contact_sheet import draw_all_changes
 
         console = Screen()
-        data = load_data(console, with_size(self.data, self.size))
+        data = load_data(console, self.data, size=self.size)
         if not 0 <= self.image < len(data):
             raise ValueError(f"there is no image {self.image}: this data set has 0 to {len(data) - 1}")
         for note in data.notes:
@@ -158,7 +158,7 @@ class MaskSheet:
         console = Screen()
         if self.images < 1:
             raise ValueError(f"a sheet needs images, but saw --images {self.images}")
-        data = load_data(console, with_size(self.data, self.size))
+        data = load_data(console, self.data, size=self.size)
         name = self.cls or data.names[0]
         if name not in data.names:
             raise ValueError(f"there is no class {name!r}: choose {', '.join(data.names[:12])} …")

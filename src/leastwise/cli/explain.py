@@ -115,12 +115,10 @@ class Explain:
         """Audit a network, and collect its features."""
         loaded = target.ready(console, self.eps, self.attack)
         data, threat = loaded.data, loaded.threat
-        import numpy as np
-
         from leastwise.attacks.base import Clean
         from leastwise.attacks.registry import make_attacks
         from leastwise.audit.evidence import load_evidence
-        from leastwise.insight.features import measure_moments, own_plane, principal_plane, project_images
+        from leastwise.insight.features import look_at_features
         from leastwise.jobs.audit_task import AuditTask
         from leastwise.models.fast.prepare import FORMS
         from leastwise.report.explain.facts import collect_facts, keep_earlier_facts, read_facts
@@ -142,19 +140,11 @@ class Explain:
                 task.run(listen, fresh=self.fresh)
         evidence = replace(load_evidence(folder), groups=data.groups)  # superclasses may be others than at its time
         moments, points = None, None
-        size = {"batch_size": target.batch_size} if target.batch_size else {}
         try:
-            moments = measure_moments(auditor.model, data, **size, device=loaded.device)
-            plane = own_plane() if moments.centre.shape[1] == 2 else None
-            if plane is None and moments.centre.shape[1] > 2 and int((moments.n > 0).sum()) > 2:
-                plane = principal_plane(moments)
-            points = (
-                None if plane is None else project_images(auditor.model, data, plane, **size, device=loaded.device)[0]
-            )
+            moments, points = look_at_features(auditor.model, data, target.batch_size, device=loaded.device)
         except ValueError as reason:  # a black box, or a network without a last linear layer
             say(console, f"features were not looked at: {reason}")
-        in_order = None if points is None else points[np.argsort(data.ids)]
-        found = require_facts(collect_facts(evidence, wanted, moments=moments, plane=in_order), target.model)
+        found = require_facts(collect_facts(evidence, wanted, moments=moments, plane=points), target.model)
         order = sorted(found["extremes"], key=lambda one: found["accuracy"][found["condition"]][data.names.index(one)])
         found["sheet"] = draw_extremes(data, found["extremes"], order, condition=found["condition"])
         return folder, keep_earlier_facts(found, read_facts(folder, evidence)), evidence

@@ -28,20 +28,13 @@ def use_data_dir(folder: str) -> None:
         os.environ["LEASTWISE_DATA"] = folder
 
 
-def with_size(data: str, size: int) -> str:
-    """`--size 64` is short for DATA@64."""
-    if size < 0:
-        raise ValueError(f"the size must be 1 pixel or more, but saw {size}")
-    return f"{data}@{size}" if size else data
-
-
-def load_data(console: Console, spec: str, split: str = "test") -> "Dataset":
-    """The data set, with progress while image files are examined for the first time."""
-    from leastwise.data.loading import load
+def load_data(console: Console, spec: str, split: str = "test", *, size: int = 0) -> "Dataset":
+    """The data set, with progress while image files are examined for the first time; `--size 64` is short for @64."""
+    from leastwise.data.loading import load, with_size
     from leastwise.report.terminal.view import steps
 
     with steps(console, "examining images") as watch:
-        return load(spec, split, watch)
+        return load(with_size(spec, size), split, watch)
 
 
 FormName = Literal["auto", "given", "folded", "channels-last", "folded-channels-last"]
@@ -161,7 +154,7 @@ class TargetOptions:
         from leastwise.models.load.dispatch import load_model, read_side
 
         try:
-            return load_data(console, with_size(self.data, self.size))
+            return load_data(console, self.data, size=self.size)
         except MixedSizes:
             place, _, name = self.model.rpartition(":")
             if place.endswith(".py") or name.isidentifier():  # a function that would be called twice
@@ -170,7 +163,7 @@ class TargetOptions:
             if side is None:
                 raise
             say(console, f"the images have several sizes: squares of {side} pixels, which the model takes, are cut out")
-            return load_data(console, with_size(self.data, side))
+            return load_data(console, self.data, size=side)
 
     def make_auditor(
         self, loaded: "LoadedTarget", conditions: "Conditions", *, shard: int = 0, images: bool = False

@@ -3,28 +3,22 @@
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from leastwise.attacks.choices import Norm
-from leastwise.cli.options import use_data_dir, with_size
-from leastwise.core.text import Screen, parse_number, parse_numbers
+from leastwise.cli.options import use_data_dir
+from leastwise.core.text import Screen
 from leastwise.training.choices import CraftMode, Precision, SelectionRule
 
 if TYPE_CHECKING:
-    from leastwise.data.augment.transforms import Augment
     from leastwise.jobs.events import JobEventListener
     from leastwise.jobs.job import TrainJob
+    from leastwise.jobs.settings import TrainSettings
     from leastwise.jobs.train_task import TrainingTask
-    from leastwise.training.recipe import Training
-
-# Photographs that may be mirrored; digits may not.
-MIRRORED = ("cifar10", "cifar100", "stl10", "tiny-imagenet", "imagenet")
-START_IMAGES, ROBUST_START = 200, 0.25  # a start is robust if a quarter of what is right stays right on some images
-LONG = 30  # epochs from which photographs are cropped too: shorter trainings underfit (docs/results/training.md)
 
 
 @dataclass(frozen=True)
@@ -152,7 +146,7 @@ class Train:
             say(console, f"data       {note}")
         if self.select_on_test:
             say(console, "warning: the best epoch is chosen on the test set", style="yellow")
-        if doubt := self.doubt_start(task):
+        if doubt := self.settings.doubt_start(task):
             say(console, f"warning: {doubt}", style="yellow")
         for said in () if task.finished else task.doubts:
             say(console, f"warning: {said}", style="yellow")
@@ -169,32 +163,6 @@ class Train:
         for note in () if weights is None else read_notes(weights):
             say(console, f"note: {note}", style="yellow")
         say(console, f"Checkpoint: {weights}")
-
-    @property
-    def policies(self) -> tuple[str, ...]:
-        """The names of the class-wise policies."""
-        return tuple(name.strip() for name in self.fair.split(",")) if self.fair else ()
-
-    def doubt_start(self, task: "TrainingTask") -> str:
-        """Why the start of a policy that fine-tunes a robust network is not one; empty if it is, or need not be."""
-        from leastwise.training.registry import find_published
-        from leastwise.training.validate import measure_classes
-
-        published = find_published(self.policies)
-        if published is None or not published.fine_tunes:
-            return ""
-        what = f"{self.fair} was published as a fine-tuning of a robust network"
-        if not self.start:
-            return f"{what}, and this begins from scratch: give a robust checkpoint with --start"
-        course = task.course
-        some = course.data.take(-(-START_IMAGES // course.data.k))
-        attack = course.training.validation.attack_for(course.training.objective)
-        seen = measure_classes(course.model, some, attack)
-        stay = seen.robust.overall / max(seen.clean.overall, 1e-9)
-        if stay >= ROBUST_START:
-            return ""
-        right = f"of the images that it gets right without attack {100 * stay:.0f} % stay right under PGD"
-        return f"{what}, and {self.start} is not robust at this radius: {right}"
 
     @property
     def trackers(self) -> tuple[str, ...]:
@@ -215,79 +183,16 @@ class Train:
             made = open_trackers(self.trackers, task.folder, task.claim["key"])
             yield record_epochs([stack.enter_context(one) for one in made], task.names, listen)
 
+    @property
+    def settings(self) -> "TrainSettings":
+        """The same without what the command line adds."""
+        from leastwise.jobs.settings import TrainSettings
+
+        return TrainSettings(**{one.name: getattr(self, one.name) for one in fields(TrainSettings)})
+
     def job(self) -> "TrainJob":
-        """The recipe of the network and of its images."""
-        training = self.training()
-        from leastwise.jobs.images import ImageSet
-        from leastwise.jobs.job import TrainJob
-
-        only = tuple(name.strip() for name in self.only.split(",") if name.strip())
-        mean, std = parse_numbers(self.mean, "mean"), parse_numbers(self.std, "std")
-        images = ImageSet(with_size(self.data, self.size), per_class=self.per_class or None)
-        return TrainJob(
-            images, self.model, training, mean, std, only, self.start, extra=self.extra, teacher=self.teacher
-        )
-
-    def training(self) -> "Training":
-        """The recipe of the training: every part by its name, then the settings."""
-        from leastwise.attacks.registry import make_threat
-
-        threat = make_threat(self.norm, self.eps, self.step)
-        from leastwise.training.attack_steps import find_attack_steps
-        from leastwise.training.averaging import find_averaging
-        from leastwise.training.awp import AWP
-        from leastwise.training.compose import check_policies
-        from leastwise.training.recipe import Training, Validation, find_optimiser, with_own_attack
-        from leastwise.training.registry import apply_settings, find_method, find_policy, find_published, split_settings
-        from leastwise.training.schedules import find_schedule
-
-        fair = self.policies
-        published = find_published(fair)
-        rates = find_schedule(self.schedule or (published.schedule if published else "one-cycle"))
-        if self.rate is not None:
-            rates = apply_settings({"method": rates}, (f"{peak_of(rates)}={self.rate}",))["method"]
-        valid = None if self.valid_per_class < 0 else self.valid_per_class
-        objective = find_method(self.method).make(threat.ball, threat.step, self.steps)
-        policies = {name: find_policy(name) for name in fair}
-        check_policies(objective, tuple(policies.values()))
-        validation = Validation(valid, self.best_by, on_test=self.select_on_test)
-        if published or any(text.startswith("validation.attack.") for text in self.set):
-            validation = with_own_attack(validation, objective, published.validation_steps if published else None)
-        parts: dict[str, Any] = {"method": objective, **policies, "schedule": rates, "validation": validation}
-        parts["optimiser"] = find_optimiser(self.optimiser)
-        if self.average:
-            parts[self.average] = find_averaging(self.average)
-        if self.awp:
-            parts["awp"] = AWP(parse_number(self.awp, "awp"))
-        if self.attack_steps:
-            parts[self.attack_steps] = find_attack_steps(self.attack_steps)
-        plain, changing = split_settings(self.set)
-        parts = apply_settings(parts, (*(published.settings if published else ()), *plain))
-        return Training(
-            parts["method"],
-            self.epochs,
-            self.batch_size,
-            parts["schedule"],
-            parts["optimiser"],
-            self.seed,
-            tuple(parts[name] for name in fair),
-            self.augmentation(),
-            parts[self.average] if self.average else None,
-            parts.get("awp"),
-            parts["validation"],
-            self.craft,
-            self.precision,
-            test_at=whole_numbers(self.test_at, "test-at"),
-            attack_steps=parts[self.attack_steps] if self.attack_steps else None,
-            timetables=changing(parts["method"]),
-        )
-
-    def augmentation(self) -> "Augment":
-        from leastwise.data.augment.registry import find_augmentation
-
-        known = self.data.partition("/")[0].partition("@")[0]
-        usual = "none" if known not in MIRRORED else "crop-flip" if self.epochs >= LONG else "flip"
-        return find_augmentation(self.augment if self.augment != "auto" else usual)
+        """The recipe: every part by its name, then the settings."""
+        return self.settings.job()
 
 
 def tell_doubts(console: Screen, task: "TrainingTask", listen: "JobEventListener") -> "JobEventListener":
@@ -324,15 +229,3 @@ def read_notes(weights: Path) -> tuple[str, ...]:
     from leastwise.models.load.checkpoint import load_checkpoint
 
     return load_checkpoint(weights).notes
-
-
-def peak_of(schedule: Any) -> str:
-    """What a schedule calls its highest rate."""
-    return "peak" if hasattr(schedule, "peak") else "value"
-
-
-def whole_numbers(text: str, name: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(",")) if text else ()
-    except ValueError:
-        raise ValueError(f"{name} takes whole numbers, separated by commas, but saw {text!r}") from None

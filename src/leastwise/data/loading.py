@@ -63,6 +63,13 @@ def parse_size(spec: str) -> tuple[str, int | None]:
     return match[1], int(match[2])
 
 
+def with_size(data: str, size: int) -> str:
+    """`--size 64` is short for DATA@64."""
+    if size < 0:
+        raise ValueError(f"the size must be 1 pixel or more, but saw {size}")
+    return f"{data}@{size}" if size else data
+
+
 def load_known(
     name: str, source: Source, named: str, *, wanted: str, size: int | None, watch: ProgressCallback
 ) -> Dataset:

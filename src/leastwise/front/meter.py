@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from leastwise.core.counts import ClassFrame, Tally
@@ -70,6 +71,13 @@ class ClassMeter:
         self.names = tuple(names)
         self.running = Seen.empty(len(self.names))  # of the epoch that has not ended, in this process
         self.history: list[EpochCounts] = []
+
+    @classmethod
+    def read(cls, lines: Sequence[Mapping[str, Any]], names: Sequence[str]) -> "ClassMeter":
+        """The meter of a training, from the lines of its `epochs.jsonl`."""
+        made = cls(names)
+        made.history = [EpochCounts(int(one["epoch"]), float(one["loss"]), read_tallies(one)) for one in lines]
+        return made
 
     def see(self, seen: Seen) -> None:
         """Add a batch."""
@@ -194,3 +202,16 @@ def split_key(key: str) -> tuple[str, str]:
     """A side and a condition from the name of both."""
     side, _, kind = key.partition("/")
     return side, kind
+
+
+def read_tallies(line: Mapping[str, Any]) -> dict[tuple[str, str], Tally]:
+    """The counts in a line of `epochs.jsonl`, without those of nobody."""
+    sides = {"train": {kind: line[kind] for kind in ("clean", "attacked")}}
+    sides |= {"record": {"robust": line["robust"]}} if "robust" in line else {}
+    sides |= {side: line[side] for side in SIDES if side in line}
+    return {
+        (side, kind): Tally(torch.tensor(held[kind]["n"]), torch.tensor(held[kind]["correct"]))
+        for side, held in sides.items()
+        for kind in ("clean", "attacked", "robust")
+        if kind in held and sum(held[kind]["n"])
+    }

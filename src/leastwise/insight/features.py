@@ -201,3 +201,21 @@ def mean_logit_similarity(evidence: Evidence, condition: str, centred: bool = Tr
     """
     m = mean_logits(evidence, condition)
     return cosines(m - m.mean(1, keepdims=True) if centred else m)
+
+
+def look_at_features(
+    model: Classifier, data: Dataset, batch_size: int = 0, *, device: str = "cpu"
+) -> tuple[Moments, Float[np.ndarray, "n 2"] | None]:
+    """Moments of the features by class, and the images in a plane in the order of their ids, where there is one.
+
+    Features of two numbers are a plane themselves; of more, the plane is that in which the classes lie furthest apart.
+    """
+    size = {"batch_size": batch_size} if batch_size else {}
+    moments = measure_moments(model, data, **size, device=device)
+    plane = own_plane() if moments.centre.shape[1] == 2 else None
+    if plane is None and moments.centre.shape[1] > 2 and int((moments.n > 0).sum()) > 2:
+        plane = principal_plane(moments)
+    if plane is None:
+        return moments, None
+    points = project_images(model, data, plane, **size, device=device)[0]
+    return moments, points[np.argsort(data.ids)]

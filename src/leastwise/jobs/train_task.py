@@ -147,7 +147,7 @@ def prepare_training(
     if job.extra:
         held["extra"] = check_same_task(load(job.extra, split="train"), data, "pseudo-labelled images")
     if training.test_at or training.validation.on_test:
-        held["test"] = read_test_data(job)
+        held["test"] = check_unseen(read_test_data(job), job)
     claim |= {name: part.digest() for name, part in held.items()}
     if training.validation.on_test:
         held["valid"] = held["test"]
@@ -182,6 +182,17 @@ def read_test_data(job: TrainJob) -> Dataset:
     """The test set that a recipe looks at: the one it names, or all test images of its own data."""
     images = job.test or replace(job.data, per_class=None)
     return keep_classes(read_images(images, "test"), job.only)
+
+
+def check_unseen(test: Dataset, job: TrainJob) -> Dataset:
+    """Refuse to test on the images that are trained on, which a file without parts would be read as."""
+    seen = keep_classes(read_images(replace(job.data, per_class=None, change=(), steps=None), "train"), job.only)
+    if test.digest() == seen.digest():
+        raise ValueError(
+            f"{job.data.name} has no test part of its own, so the test images would be those that are trained on: "
+            "leave --test-at and --select-on-test out, or give a folder with train and test inside"
+        )
+    return test
 
 
 def read_made_images(job: TrainJob, folder: Path, weights: Path, *, device: str) -> Dataset:
