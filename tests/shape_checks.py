@@ -36,7 +36,7 @@ def check_some_calls(part: Any = None, *, typechecker: Any) -> Any:
     if isinstance(part, type):
         making = vars(part).get("__init__")
         if is_dataclass(part) and isinstance(making, FunctionType):
-            part.__init__ = spare_most_calls(making, typechecker)
+            part.__init__ = spare_most_calls(making, typechecker)  # type: ignore[method-assign]
         return part
     return check_always(part, typechecker=typechecker)
 

@@ -32,7 +32,8 @@ class Compare:
     def run(self) -> None:
         from leastwise.core.files import write_json
         from leastwise.core.text import parse_share
-        from leastwise.report.compare import choose_condition, compare_sides, open_sides
+        from leastwise.report.compare import choose_condition, compare_sides
+        from leastwise.report.sides import open_sides
         from leastwise.report.terminal.comparison import print_comparison
 
         if self.out and Path(self.out).suffix != ".json":

@@ -11,7 +11,7 @@ from leastwise.front.words import in_python_words
 if TYPE_CHECKING:
     import altair as alt
 
-    from leastwise.report.compare import Side
+    from leastwise.report.sides import Side
 
 LINES = 10  # of a repr, at most
 
@@ -34,7 +34,8 @@ def compare(
     ['from', 'to', 'condition', 'class', 'n']
     """
     from leastwise.core.text import parse_share
-    from leastwise.report.compare import choose_condition, compare_sides, make_sides
+    from leastwise.report.compare import choose_condition, compare_sides
+    from leastwise.report.sides import make_sides
 
     if len(results) < 2:
         raise ValueError(f"a comparison needs at least two results, but saw {len(results)}: give two audits or more")

@@ -12,8 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.special import ndtri
 
-from leastwise.statistics.accuracy import CONFIDENCE, ClassValues, sidak
-from leastwise.statistics.differences import lower_paired, upper_paired
+from leastwise.statistics.accuracy import CONFIDENCE, ClassValues, lower_paired, sidak, upper_paired
 from leastwise.statistics.extremes import MinimumChange, PairedCounts, change_of_gap, change_of_minimum
 from leastwise.statistics.spread import class_gap, cvar, worst_accuracy
 
