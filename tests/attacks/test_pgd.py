@@ -17,6 +17,7 @@ from leastwise.attacks.combine import Cascade, Grid, Restarts
 from leastwise.attacks.fab.fab import FAB
 from leastwise.attacks.goals import CE, DLR, KL, Goal, Margin, Targeted
 from leastwise.attacks.min_norm.cw import CWL2, CWInf
+from leastwise.attacks.min_norm.hop_skip_jump import HopSkipJump
 from leastwise.attacks.naming import AttackName, Threat
 from leastwise.attacks.nattack import NAttack
 from leastwise.attacks.one_step import fgsm, r_fgsm
@@ -209,6 +210,8 @@ def brief(attack: Attack) -> Attack:
             return replace(attack, steps=4, restarts=min(attack.restarts, 2))
         case Square():
             return replace(attack, queries=15)
+        case HopSkipJump():
+            return replace(attack, queries=60, probes=10)
         case NAttack():
             return replace(attack, steps=3, population=10)
         case CWInf() | CWL2():

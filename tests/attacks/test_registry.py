@@ -77,12 +77,16 @@ def test_a_scale_shortens_only_attacks_that_there_are() -> None:
 
 def test_what_attacks_need_is_what_they_say() -> None:
     without = {row.spelling for row in NAMES if not make(EXAMPLES[row.spelling]).gradients}
-    queries = {"square[:N]", "nattack[:N]", "transfer:FILE[+FILE]", "corners[:N]", "uniform[:N]", "gaussian[:N]"}
-    assert without == {"clean", "CORRUPTION[:S]"} | queries
-    assert {row.spelling for row in NAMES if row.kind and row.kind.needs == "queries"} == queries
+    queries = {"square[:N]", "nattack[:N]"}
+    labels = {"transfer:FILE[+FILE]", "corners[:N]", "uniform[:N]", "gaussian[:N]", "hsj[:N]"}
+    assert without == {"clean", "CORRUPTION[:S]"} | queries | labels
+    for need, names in (("queries", queries), ("labels", labels)):
+        assert {row.spelling for row in NAMES if row.kind and row.kind.needs == need} == names
+    reading = {row.spelling for row in NAMES if make(EXAMPLES[row.spelling]).logits}
+    assert reading == set(EXAMPLES) - labels - {"clean", "CORRUPTION[:S]"}
     assert Clean.needs == "nothing" and ExternalAttack.needs is None
 
 
 def test_who_looks_for_the_nearest_mistake() -> None:
     nearest = {name for name, kind in CLASSES.items() if issubclass(kind, NearestMistake)}
-    assert nearest == {"CWInf", "CWL2", "DDN", "FAB", "FMN"}
+    assert nearest == {"CWInf", "CWL2", "DDN", "FAB", "FMN", "HopSkipJump"}

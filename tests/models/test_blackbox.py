@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from leastwise.models.classifier import inference, wrap
 from leastwise.models.load.dispatch import load_model
+from leastwise.models.preflight import check_model
 from leastwise.models.zoo.registry import build
 from tests.conftest import SHAPE, B, K, random_linear
 from tests.models.linear_network import BIAS, LINEAR, MEAN, NAMES, SIZE, STD, WEIGHT, Batch
@@ -54,6 +55,37 @@ def test_a_function_is_a_black_box(function: Callable[[torch.Tensor], object], b
     assert copy.deepcopy(model).net.function is function
     with inference(model):
         assert torch.equal(model(x), z)
+
+
+@pytest.mark.parametrize("kind", [torch.int64, torch.uint8, np.int32, list])
+def test_a_function_may_name_classes_alone(kind: Any, batch: Batch) -> None:
+    def named(x: torch.Tensor) -> object:
+        classes = LINEAR(x).argmax(dim=1)
+        if kind is list:
+            return classes.tolist()
+        return classes.to(kind) if isinstance(kind, torch.dtype) else classes.numpy().astype(kind)
+
+    model, x = wrap(named, K), batch[0]
+    assert not model.labels_only  # nobody has asked yet
+    z = model(x)
+    assert model.labels_only and not model.gradients and z.shape == (len(x), K) and z.dtype == x.dtype
+    assert torch.equal(z.softmax(dim=1), nn.functional.one_hot(LINEAR(x).argmax(dim=1), K).float())
+    assert [note for note in check_model(model, x, K, gradients=False) if "names classes and gives no logits" in note]
+    with pytest.raises(ValueError, match=r"names classes \d to \d, but of 1 classes the numbers are 0 to 0"):
+        wrap(named, 1)(x)
+    with pytest.raises(ValueError, match="how many there are is not known yet: use it with data"):
+        wrap(named, 0)(x)
+    with pytest.raises(ValueError, match="must name a class for each image, but named 3 for 12 images"):
+        wrap(lambda x: LINEAR(x[:3]).argmax(dim=1), K)(x)
+
+
+def test_a_module_may_name_classes_alone(batch: Batch) -> None:
+    class Named(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return LINEAR(x).argmax(dim=1)
+
+    model = wrap(Named(), K)
+    assert torch.equal(model(batch[0]).argmax(dim=1), LINEAR(batch[0]).argmax(dim=1)) and model.labels_only
 
 
 def test_what_is_no_model_is_refused() -> None:

@@ -7,13 +7,16 @@ import foolbox
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from leastwise.attacks.min_norm.cw import CWL2, CWInf
 from leastwise.attacks.min_norm.ddn_fmn import DDN, FMN, median_distance
+from leastwise.attacks.min_norm.hop_skip_jump import HopSkipJump
 from leastwise.attacks.threats import L1, L2, Ball, Linf
 from leastwise.core.noise import Noise
 from leastwise.data.loading import load
 from leastwise.models.classifier import Classifier
+from tests.attacks.networks_to_attack import Watched, mixed
 from tests.oracles.networks import cifar_network, mnist_cnn
 
 PER_CLASS = 10
@@ -43,7 +46,7 @@ def network(folder: Path, name: str) -> tuple[Classifier, torch.Tensor, torch.Te
 
 
 def foolbox_distance(
-    attack: foolbox.attacks.base.Attack, net: Classifier, x: torch.Tensor, y: torch.Tensor, ball: Ball
+    attack: foolbox.attacks.base.Attack, net: nn.Module, x: torch.Tensor, y: torch.Tensor, ball: Ball
 ) -> torch.Tensor:
     """Infinity where it found none: it then returns the image, or for CW a black one, which is no finding either."""
     torch.manual_seed(0)
@@ -101,3 +104,16 @@ def test_cw_inf_is_a_quarter_farther_than_fmn_on_a_real_network(test_data: Path)
     print(f"CW-inf / FMN: {ratio.min():.3f}, {ratio.median():.3f}, {ratio.max():.3f}")
     assert float(ratio.min()) > 0.97
     assert 1.0 < float(ratio.median()) < 1.35
+
+
+@pytest.mark.parametrize(("ball", "norm"), [(L2(1.0), "l2"), (Linf(1.0), "linf")])
+def test_hop_skip_jump_is_as_near_as_foolboxs_with_as_many_queries(ball: Ball, norm: str) -> None:
+    """Theirs counted by a hook; the median over the images at most 5 % farther, since both are random."""
+    net, x, _ = mixed(torch.float32)
+    x = x[:12]
+    y = net(x).argmax(dim=1)
+    watched = Watched(net).eval()
+    theirs = foolbox_distance(foolbox.attacks.HopSkipJumpAttack(steps=4, constraint=norm), watched, x, y, ball)
+    queries = sum(len(shown) for shown in watched.shown) // len(x) - 1  # one judged the result
+    ours = HopSkipJump(ball, queries=queries).closest(net, x, y, Noise(0, torch.arange(len(x))))
+    assert float(ours.distance.median()) <= 1.05 * float(theirs.median()) and ours.forwards <= queries * len(x)

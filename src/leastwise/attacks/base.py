@@ -11,8 +11,6 @@ rows leave with them: `pick_rows(state, rows)`.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, is_dataclass, replace
-from difflib import get_close_matches
-from inspect import get_annotations
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, final
 
 import torch
@@ -25,13 +23,15 @@ from leastwise.attacks.codes import FINE as FINE
 from leastwise.attacks.codes import FLAT as FLAT
 from leastwise.attacks.codes import NEVER as NEVER
 from leastwise.attacks.goals import Goal, Targeted, is_mistaken
+from leastwise.attacks.hooks import check_hooks
 from leastwise.attacks.surrogate import Surrogate
 from leastwise.attacks.threats import Ball, Radius, check_pixels, is_in_ball, is_in_pixel_range, known_ball
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Logits, Mask, PerExample, Rows
 from leastwise.models.classifier import inference
 
-ModelAccess = Literal["gradients", "queries", "nothing"]  # what an attack asks of the attacked model, beside a verdict
+# What an attack asks of the attacked model, beside a verdict: gradients, logits (queries), predicted classes, nothing.
+ModelAccess = Literal["gradients", "queries", "labels", "nothing"]
 
 
 # The attack that a method is called on. Not `Self`: beartype, which checks types in tests, takes that on classes only.
@@ -136,6 +136,11 @@ class Attack(ABC):
         return self.needs == "gradients"
 
     @property
+    def logits(self) -> bool:
+        """Whether the attack needs more of the model's answer than the class that it names."""
+        return self.needs in ("gradients", "queries")
+
+    @property
     def common_ball(self) -> Ball | None:
         """The ball that the attack, or everything that it is made of, stays in; None if there is no such ball."""
         return None
@@ -174,31 +179,6 @@ class Attack(ABC):
     def has_reached(self, model: nn.Module, x: Images, z: Logits, y: Labels) -> Mask:
         """Where the logits z, seen at some points near x, are what the attack wants."""
         return is_mistaken(z, y)
-
-
-def check_hooks(cls: type[Attack], contract: bool) -> None:
-    """Refuse a class that overrides what is final, or that defines a name which nobody calls."""
-    bases = cls.__mro__[1:]
-    inherited = {name for base in bases for name in (*vars(base), *get_annotations(base)) if not name.startswith("_")}
-    declared = get_annotations(cls)
-    fields = {name for name, kind in declared.items() if "ClassVar" not in str(kind)}
-    for name in dict.fromkeys((*vars(cls), *declared)):
-        if name in FINAL:
-            raise TypeError(f"{cls.__name__}.{name} is the same for all attacks: {FINAL[name]}")
-        if contract or name.startswith("_") or name.isupper() or name in inherited | fields:
-            continue
-        nearest = get_close_matches(name, sorted(inherited), n=1, cutoff=0)[0]
-        raise TypeError(
-            f"{cls.__name__}.{name} is no hook of an attack: did you mean {nearest}? "
-            "Helpers start with an underscore, or are functions beside the class"
-        )
-
-
-FINAL = {
-    "__call__": "write run instead",
-    "at": "write with_radius instead",
-    "allows": "write is_within_threat instead",
-}
 
 
 class BallAttack(Attack, contract=True):

@@ -67,6 +67,10 @@ class CombinedAttack(Attack, contract=True):
     def gradients(self) -> bool:
         return any(one.gradients for one in self.inner)
 
+    @property
+    def logits(self) -> bool:
+        return any(one.logits for one in self.inner)
+
     def notes(self, k: int) -> tuple[str, ...]:
         return tuple(dict.fromkeys(note for one in self.inner for note in one.notes(k)))
 

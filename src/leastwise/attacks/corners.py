@@ -35,7 +35,7 @@ class Corners(BallAttack):
     """
 
     recipe_name: ClassVar[str] = "Corners"
-    needs: ClassVar[ModelAccess | None] = "queries"
+    needs: ClassVar[ModelAccess | None] = "labels"
 
     ball: Ball = Linf(8 / 255)
     draws: int = 1

@@ -77,7 +77,7 @@ class RandomNoise(BallAttack):
     """
 
     recipe_name: ClassVar[str] = "RandomNoise"
-    needs: ClassVar[ModelAccess | None] = "queries"
+    needs: ClassVar[ModelAccess | None] = "labels"
 
     ball: Ball
     kind: NoiseKind = "uniform"

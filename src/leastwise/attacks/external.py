@@ -72,6 +72,10 @@ class ExternalAttack(Attack):
         version = f" ({self.version})" if isinstance(self.version, str) else ""
         return f"{self.name}{version}, {self.ball}, the returned point counts"
 
+    @property
+    def logits(self) -> bool:
+        return self.gradients  # of the others nobody knows, and a model that names classes alone will tell
+
     def with_radius(self, eps: Radius, step: Radius | None) -> "ExternalAttack":
         raise ValueError(f"{self.name} holds its own radius, which cannot be changed here: make another ExternalAttack")
 

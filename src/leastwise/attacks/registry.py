@@ -21,6 +21,7 @@ from leastwise.attacks.external import ExternalAttack
 from leastwise.attacks.fab.fab import FAB_NEAREST, FAB_T
 from leastwise.attacks.min_norm.cw import CW_L2, CW_LINF
 from leastwise.attacks.min_norm.ddn_fmn import DDN_STEPS, FMN_STEPS
+from leastwise.attacks.min_norm.hop_skip_jump import HOP_SKIP_JUMP
 from leastwise.attacks.naming import AttackName, Threat
 from leastwise.attacks.nattack import NATTACK
 from leastwise.attacks.one_step import FGSM, FGSM_RANDOM_START, R_FGSM
@@ -95,6 +96,7 @@ NAMES: tuple[AttackName, ...] = (
     CW_L2,
     DDN_STEPS,
     FMN_STEPS,
+    HOP_SKIP_JUMP,
     NATTACK,
     TRANSFER,
     CORNERS,

@@ -44,7 +44,7 @@ class Transfer(CombinedAttack):
     """
 
     recipe_name: ClassVar[str] = "Transfer"
-    needs: ClassVar[ModelAccess | None] = "queries"
+    needs: ClassVar[ModelAccess | None] = "labels"
 
     attack: Attack
     surrogates: tuple[Surrogate, ...]
@@ -67,6 +67,10 @@ class Transfer(CombinedAttack):
     @property
     def gradients(self) -> bool:
         return False  # of the target
+
+    @property
+    def logits(self) -> bool:
+        return False
 
     @property
     def other_networks(self) -> tuple[Surrogate, ...]:

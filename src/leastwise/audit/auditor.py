@@ -5,13 +5,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from leastwise.attacks.access import refuse_without_logits
 from leastwise.attacks.base import Attack, Clean, Outcome, Passes, clean_outcome
 from leastwise.attacks.codes import BROKEN, NEVER, UNCONFIRMED
 from leastwise.attacks.threats import Ball, Linf
@@ -128,8 +128,8 @@ class Auditor:
         columns, so_far = RecordColumns(len(positions)), Tally.empty(data.k)
         for number, batch in enumerate(data.batches(self.batch_size, positions)):
             x, y, ids = Batch(*(part.to(self.device) for part in batch))
-            before = partial(listen_inside, listen, int(so_far.n.sum()))
-            with report_meanwhile(crafted_on, most, len(y), heard=before):
+            done = int(so_far.n.sum())
+            with report_meanwhile(crafted_on, most, len(y), heard=listen, done=done):
                 z, outcome = self.attack_batch(name, attack, x, y=y, ids=ids, crafted_on=crafted_on)
             check_finite(z, outcome, y, name=name, classes=data.names)
             outcome = mark_unconfirmed(outcome, z, y)
@@ -205,6 +205,8 @@ def make_auditor(
         device=device,
         force=force,
     )
+    if classifier.labels_only:
+        refuse_without_logits(conditions)
     told = (f"{name}: {note}" for name, attack in conditions for note in attack.notes(data.k))
     warnings = (*data.part_notes, *filter(None, [data.describe_copies()]), *asked.warnings, *told)
     sizes = find_batch_sizes(classifier, data.batch(spread_rows(len(data), 2)).x.to(device))
@@ -248,16 +250,16 @@ def group_by_ball(conditions: Conditions) -> list[tuple[Ball, tuple[str, ...]]]:
 
 @contextmanager
 def report_meanwhile(
-    model: Classifier, most: Passes | None, images: int, *, heard: Callable[[float], None]
+    model: Classifier, most: Passes | None, images: int, *, heard: BatchListener, done: int
 ) -> Iterator[None]:
-    """While a batch is attacked, now and then: how many of its images the passes so far are enough for."""
+    """While a batch is attacked, now and then: `done` images, and as many of its own as the passes are enough for."""
     seen, said = 0, time.monotonic()
 
     def count(_: nn.Module, given: tuple[Images, ...]) -> None:
         nonlocal seen, said
         seen, now = seen + len(given[0]), time.monotonic()
         if most is not None and now - said >= TELL_EVERY:
-            heard(min(seen / most.forwards, float(images)))
+            heard(done + min(seen / most.forwards, float(images)), None)
             said = now
 
     hook = model.register_forward_pre_hook(count)
@@ -265,10 +267,6 @@ def report_meanwhile(
         yield
     finally:
         hook.remove()
-
-
-def listen_inside(listen: BatchListener, done: int, images: float) -> None:
-    listen(done + images, None)
 
 
 def check_finite(z: Logits, outcome: Outcome, y: Labels, *, name: str, classes: tuple[str, ...]) -> None:

@@ -76,7 +76,8 @@ def find_signs(evidence: Evidence) -> tuple[Sign, ...]:
 
 def reasons_to_expect(weaker: StoredAttack, stronger: StoredAttack) -> Iterator[str]:
     """Why the second should be at least as strong as the first, if it should."""
-    if needs_of(weaker) == "queries" and needs_of(stronger) == "gradients" and is_same_ball(weaker, stronger):
+    asks = needs_of(weaker) in ("queries", "labels")
+    if asks and needs_of(stronger) == "gradients" and is_same_ball(weaker, stronger):
         yield "an attack without gradients beats one with them, so the gradients mislead; do not trust the latter"
     if differ_only_in(weaker, stronger, "steps", how=lambda a, b: a < b):
         yield "more steps make the attack weaker, so its gradients mislead"

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from leastwise.core.files import sha256
 from leastwise.core.types import Images, Logits
-from leastwise.models.blackbox import QUERIES_ONLY, BlackBox
+from leastwise.models.blackbox import QUERIES_ONLY, BlackBox, logits_from_classes, names_classes
 from leastwise.models.exported import Exported, shield
 
 UNSEEN = "a change in files or servers that the function asks is noticed by its answers on some images alone"
@@ -60,6 +60,7 @@ class Classifier(nn.Module):
         self.arch = arch  # the name it can be rebuilt from, if any
         self.notes = tuple(notes)  # what to tell the user about how the model was understood
         self.trained_on: TrainedOn | None = None  # what its checkpoint says, if it has one
+        self.labels_only = False  # whether it was heard to answer with class numbers instead of logits
         self.class_names: tuple[str, ...] = ()  # how its outputs are called, until they are put into the data's order
         # Not persistent: a checkpoint states mean and std as numbers, beside the weights of the bare network.
         self.register_buffer("shift", torch.tensor(self.mean).view(1, -1, 1, 1), persistent=False)
@@ -78,7 +79,11 @@ class Classifier(nn.Module):
         return not any(isinstance(module, BlackBox) for module in self.net.modules())
 
     def forward(self, x: Images) -> Logits:
-        return logits_of(self.net(self.normalise(x)))
+        z = logits_of(self.net(self.normalise(x)))
+        if z.dim() == 1 and names_classes(z):
+            self.labels_only = True
+            return logits_from_classes(z, self.k, x)
+        return z
 
     def features(self, x: Images) -> Float[Tensor, "b d"]:
         """Penultimate features: what the head receives, the last linear layer (or `is_head = True`) that is called."""

@@ -75,7 +75,13 @@ def find_concerns(
     """Everything doubtful, in the order of cost; what makes an audit impossible is raised. No reach: no gradients."""
     yield from doubt_pixels(x)
     z = heard.logits = compute_logits(model, x, k)
-    yield from doubt_logits(z, names)
+    if isinstance(model, Classifier) and model.labels_only:
+        yield Concern(
+            "the model names classes and gives no logits: margins, confidences and entropies say no more than that",
+            serious=False,
+        )
+    else:
+        yield from doubt_logits(z, names)
     if y is not None:
         order = alternate_classes(y)
         x, y, z = x[order], y[order], z[order.to(z.device)]

@@ -70,7 +70,7 @@ class SearchRecord:
     x_adv: Images
     distance: PerExample  # in float64
     eps: PerExample  # the ball's
-    step: Labels  # gradients taken when first seen misclassified inside the ball
+    step: Labels  # gradients, or queries, taken when first seen misclassified inside the ball
     trouble: Labels
 
     @classmethod
@@ -79,13 +79,15 @@ class SearchRecord:
         step = torch.full((len(x),), NEVER, device=x.device)
         return cls(ball, x, x.clone(), torch.full_like(eps, math.inf), eps, step, torch.zeros_like(step))
 
-    def note(self, rows: Rows, distance: PerExample, at: Images, *, hit: Mask, trouble: Labels, taken: int) -> None:
-        """Look at one point of each of some examples, after `taken` gradients."""
+    def note(
+        self, rows: Rows, distance: PerExample, at: Images, *, hit: Mask, trouble: Labels, taken: int | Labels
+    ) -> None:
+        """Look at one point of each of some examples, after `taken` gradients or queries."""
         closer = hit & (distance < self.distance[rows])
         where = rows[closer]
         self.distance[where], self.x_adv[where] = distance[closer].double(), at[closer]
-        new = rows[closer & (distance <= self.eps[rows]) & (self.step[rows] == NEVER)]
-        self.step[new] = taken
+        new = closer & (distance <= self.eps[rows]) & (self.step[rows] == NEVER)
+        self.step[rows[new]] = taken if isinstance(taken, int) else taken[new]
         self.trouble[rows] = torch.maximum(self.trouble[rows], trouble)
 
     def done(self, rows: Rows, keep: Keep) -> Mask:

@@ -193,6 +193,15 @@ WORKS: dict[str, CitedWork] = {
         2021,
         arxiv_link("2102.12827"),
     ),
+    "Chen et al. 2020": CitedWork(
+        "chen2020hopskipjump",
+        "inproceedings",
+        "Chen, Jianbo and Jordan, Michael I. and Wainwright, Martin J.",
+        "HopSkipJumpAttack: A Query-Efficient Decision-Based Attack",
+        "IEEE Symposium on Security and Privacy",
+        2020,
+        arxiv_link("1904.02144"),
+    ),
     "Li et al. 2019": CitedWork(
         "li2019nattack",
         "inproceedings",
