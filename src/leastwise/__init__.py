@@ -24,6 +24,7 @@ HOMES = {
     "front.explanations": "Explanations explain",
     "front.gates": "GateResult gate",
     "front.lifts": "LiftAnswer lift",
+    "front.lightning": "ClassMeterCallback",
     "front.meter": "ClassMeter",
     "front.methods": "ARD AVMIXUP BAT FAT FGSM_RS LABEL_SMOOTHING MART MAX_ENTROPY ME_AT ME_TRADES PGD_AT PGD_HE"
     " RSLAD SINGLE_CLASS_AT STANDARD TARGETED_AT TRADES TRADES_HE",
@@ -32,6 +33,7 @@ HOMES = {
     "front.results": "AuditResult open_audit",
     "front.step": "MethodStep",
     "front.trainings": "TrainedNetwork train",
+    "front.trainer": "StepTrainer",
     "models.zoo.registry": "build",
     "report.trackers.mlflow": "MLflow",
     "report.trackers.tensorboard": "TensorBoard",

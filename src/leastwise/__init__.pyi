@@ -14,6 +14,7 @@ from leastwise.front.gates import GateResult as GateResult
 from leastwise.front.gates import gate as gate
 from leastwise.front.lifts import LiftAnswer as LiftAnswer
 from leastwise.front.lifts import lift as lift
+from leastwise.front.lightning import ClassMeterCallback as ClassMeterCallback
 from leastwise.front.meter import ClassMeter as ClassMeter
 from leastwise.front.methods import ARD as ARD
 from leastwise.front.methods import AVMIXUP as AVMIXUP
@@ -40,6 +41,7 @@ from leastwise.front.reports import report as report
 from leastwise.front.results import AuditResult as AuditResult
 from leastwise.front.results import open_audit as open_audit
 from leastwise.front.step import MethodStep as MethodStep
+from leastwise.front.trainer import StepTrainer as StepTrainer
 from leastwise.front.trainings import TrainedNetwork as TrainedNetwork
 from leastwise.front.trainings import train as train
 from leastwise.models.zoo.registry import build as build
