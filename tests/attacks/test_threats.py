@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from leastwise.attacks.threats import L1, L2, Ball, Linf
+from leastwise.attacks.pgd import PGD
+from leastwise.attacks.threats import L1, L2, Ball, Linf, doubt_radius
 from leastwise.core.noise import Noise
 from tests.conftest import SHAPE
 
@@ -89,3 +90,18 @@ def test_a_radius_must_be_a_finite_number(eps: object) -> None:
     for kind in (Linf, L2, L1):
         with pytest.raises(ValueError, match="eps must be a finite number"):
             kind(eps)
+
+
+def test_attacks_that_can_hardly_move_are_told_of() -> None:
+    """Eps of Linf under another norm, which is the default there, zero, and steps that lead nowhere."""
+    for eps in (8 / 255, 1 / 1020, 0.3):
+        assert doubt_radius(Linf(eps)) == ()
+        assert not PGD(Linf(eps), step=eps / 4, steps=1).notes(10)
+    for eps in (0.25, 0.5, 3.0):
+        assert doubt_radius(L2(eps)) == doubt_radius(L1(24 * eps)) == ()
+    for ball in (Linf(0.0), Linf(8 / 255**2), L2(8 / 255), L1(8 / 255), L2(0.0)):
+        assert ["next to nothing is attacked" in said for said in doubt_radius(ball)] == [True]
+    assert doubt_radius(None) == ()
+    (said,) = PGD(Linf(0.05), step=1e-4, steps=20).notes(10)
+    assert "20 steps of 0.0001 go 0.002 of a radius of 0.05" in said and "check --step" in said
+    assert PGD(Linf(0.05), step=0.0, steps=20).notes(10) and not PGD(Linf(0.05), step=0.01, steps=1).notes(10)

@@ -46,6 +46,8 @@ from leastwise.attacks.threats import (
 from leastwise.core.noise import Noise
 from leastwise.core.types import Images, Labels, Mask
 
+NEAR = 0.1  # of the radius: steps that go no farther from their start leave the rest of the ball unseen
+
 
 @dataclass(frozen=True)
 class PGD(GoalAttack):
@@ -90,6 +92,13 @@ class PGD(GoalAttack):
         if self.patience:
             parts.append(f"{self.patience} more after the first mistake")
         return ", ".join(parts)
+
+    def notes(self, k: int) -> tuple[str, ...]:
+        way = self.steps * self.step
+        if isinstance(way, Tensor) or isinstance(self.ball.eps, Tensor) or way >= NEAR * self.ball.eps:
+            return super().notes(k)
+        gone = f"{self.steps} steps of {format_radius(self.step)} go {way:.2g} of a radius of"
+        return *super().notes(k), f"{gone} {self.ball.eps:.3g}, so next to nothing is attacked: check --step"
 
     def with_radius(self, eps: Radius, step: Radius | None) -> "PGD":
         return replace(self, ball=self.ball.at(eps), step=self.step if step is None else step)

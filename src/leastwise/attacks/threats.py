@@ -317,3 +317,24 @@ class Signs:
 
     def perturb(self, x: Images, ball: Ball, noise: Noise) -> Images:
         return self.size * noise.normal(tuple(x.shape[1:]), x.dtype).sign()
+
+
+# Radii below which nothing can be found that is worth the name: a tenth of a step of 8-bit pixels each, or one pixel by
+# 13 of 255.
+LEAST_EACH, LEAST_IN_ALL = 0.1 / 255, 0.05
+
+
+def doubt_radius(ball: Ball | None) -> tuple[str, ...]:
+    """What to say of a radius so small that robust accuracy is clean accuracy."""
+    if ball is None or not isinstance(ball.eps, float | int):
+        return ()
+    if isinstance(ball, Linf):
+        if ball.eps >= LEAST_EACH:
+            return ()
+        return (f"{ball} is less than a tenth of a step of 8-bit pixels, so next to nothing is attacked; check --eps",)
+    if ball.eps >= LEAST_IN_ALL:
+        return ()
+    return (
+        f"{ball} is less than a change of one pixel by 13 of 255, so next to nothing is attacked: radii of Linf, as "
+        "8/255 are far too small for this norm; check --eps",
+    )

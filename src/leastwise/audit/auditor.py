@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from leastwise.attacks.access import refuse_without_logits
 from leastwise.attacks.base import Attack, Clean, Outcome, Passes, clean_outcome
 from leastwise.attacks.codes import BROKEN, NEVER, UNCONFIRMED
-from leastwise.attacks.threats import Ball, Linf
+from leastwise.attacks.threats import Ball, Linf, doubt_radius
 from leastwise.audit.evidence import Evidence
 from leastwise.audit.record import (
     MOST_SUMMED,
@@ -207,7 +207,8 @@ def make_auditor(
     )
     if classifier.labels_only:
         refuse_without_logits(conditions)
-    told = (f"{name}: {note}" for name, attack in conditions for note in attack.notes(data.k))
+    doubts = ((name, (*attack.notes(data.k), *doubt_radius(attack.common_ball))) for name, attack in conditions)
+    told = (f"{name}: {note}" for name, notes in doubts for note in notes)
     warnings = (*data.part_notes, *filter(None, [data.describe_copies()]), *asked.warnings, *told)
     sizes = find_batch_sizes(classifier, data.batch(spread_rows(len(data), 2)).x.to(device))
     recipe = AuditRecipe(
