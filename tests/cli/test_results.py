@@ -253,6 +253,12 @@ def test_changes_of_extremes_a_margin_and_the_correction_for_models(
         if one is not None
     ]
     assert [c["p_adjusted"] for m in (near, far) for c in m["classes"]] == adjust_holm(np.array(chances)).tolist()
+    # And each question about a whole model over both models.
+    for part in ("worst", "gap", "cv"):
+        raw = np.array([m["extremes"][part]["p"] for m in (near, far)])
+        assert [m["extremes"][part]["p_adjusted"] for m in (near, far)] == adjust_holm(raw).tolist()
+    whole = [compare_paired(a.correct("pgd20"), evidence(10, 200, s).correct("pgd20")).p for s in (0.01, 0.3)]
+    assert [m["overall"]["p_adjusted"] for m in (near, far)] == adjust_holm(np.array(whole)).tolist()
     assert all(c["not_worse"] for c in near["classes"]) and "shown to have lost less than 20 points" in out
     refused = run(capsys, "compare", ",".join(sides[:2]), sides[2], "--margin", "3%")
     assert refused[0] == 2 and "single models" in refused[2]

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import ndtri
 
 from leastwise.statistics.accuracy import draw_accuracies, infer_accuracies
-from leastwise.statistics.worst_class import estimate_ranks, likely_worst, probability_worst, weigh_worst
+from leastwise.statistics.worst_class import estimate_ranks, likely_worst, probability_worst, range_worst, weigh_worst
 from tests.statistics.truths import QUICK, TRUTHS, draw_audits
 
 EDGES = np.concatenate([[0, 0.02, 0.05], np.linspace(0.1, 1, 10)])
@@ -139,6 +139,18 @@ def test_a_clear_worst_class_is_sure_and_equal_classes_share() -> None:
     assert probability_worst(np.array([0, 3]), np.array([0, 5]))[1] == 1
     with pytest.raises(ValueError, match="no class has an image"):
         infer_accuracies(np.zeros(2, np.int64), np.zeros(2, np.int64))
+
+
+def test_the_range_of_a_probability_is_wide_where_the_data_do_not_say_how_alike_classes_are() -> None:
+    """Three classes near 25 %, one of them seven points lower: as alike as they may be, or each for itself."""
+    correct = np.array([8, 11, 12, 28, 29, 27, 30, 28])
+    low, high = range_worst(correct, np.full(8, 40))
+    found = probability_worst(correct, np.full(8, 40))
+    assert high[0] - low[0] > 0.15 and (low <= found).all() and (found <= high).all()
+    sure = range_worst(25 * correct - 60 * (np.arange(8) == 0), np.full(8, 1000))
+    assert sure[0][0] > 0.999 and np.isnan(range_worst(np.zeros(2, np.int64), np.zeros(2, np.int64))).all()
+    equal = range_worst(np.full(4, 10), np.full(4, 20))
+    assert np.concatenate(equal).tolist() == pytest.approx([0.25] * 8)
 
 
 def test_many_images_leave_nothing_to_the_prior() -> None:

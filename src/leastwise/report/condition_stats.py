@@ -27,7 +27,10 @@ from leastwise.statistics.worst_class import (
     estimate_worst,
     likely_worst,
     probability_worst,
+    range_worst,
 )
+
+ROUGH = 0.06  # a probability of being the worst class is shown with its range if that is wider
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +42,8 @@ class ConditionStats:
     n: ClassCounts
     worst: WorstClass
     probability: ClassValues  # of being the worst class, each class
+    least: ClassValues  # that it becomes with classes as alike, or as different, as nobody can exclude
+    most: ClassValues
     spread: Spread
     spread_low: float
     spread_high: float
@@ -67,6 +72,7 @@ def compute_stats(evidence: Evidence, condition: str) -> ConditionStats:
         n,
         estimate_worst(correct, n),
         probability_worst(correct, n),
+        *range_worst(correct, n),
         measure_spread(correct, n),
         low,
         high,
@@ -78,21 +84,32 @@ def compute_stats(evidence: Evidence, condition: str) -> ConditionStats:
 def certainty_sentences(found: ConditionStats) -> tuple[str, ...]:
     """Sentences on how sure the worst class is, and whether the classes differ at all."""
     candidates = found.candidates
-    likely = [f"{found.names[c]} {format_probability(found.probability[c])}" for c in candidates]
     if len(candidates) == 1:
         first = candidates[0]
-        said = [
-            f"{found.names[first]} is the worst class with probability {format_probability(found.probability[first])}"
-        ]
+        said = [f"{found.names[first]} is the worst class with probability {describe_chance(found, first)}"]
     elif len(candidates) <= MOST_NAMED:
+        likely = [f"{found.names[c]} {describe_chance(found, c)}" for c in candidates]
         said = [f"which class is the worst is open: {', '.join(likely)}"]
     else:
         said = [f"which class is the worst is open: it is among {len(candidates)} classes in 95 of 100 such audits"]
+    if len(candidates) <= MOST_NAMED and any(is_rough(found, c) for c in candidates):
+        said.append("in brackets: how far that depends on how alike the classes are, which this audit does not show")
     if found.same >= 0.05:
         said.append(
             f"the differences between the classes are within what chance makes of equal ones (p = {found.same:.2f})"
         )
     return tuple(f"{text[:1].upper()}{text[1:]}." for text in said)
+
+
+def is_rough(found: ConditionStats, c: int) -> bool:
+    """Whether a class's probability of being the worst depends on more than its images and those of the others."""
+    return bool(found.most[c] - found.least[c] > ROUGH)
+
+
+def describe_chance(found: ConditionStats, c: int) -> str:
+    """The probability of being the worst class, with its range where that is wide."""
+    said = format_probability(found.probability[c])
+    return said + (f" ({100 * found.least[c]:.0f} to {100 * found.most[c]:.0f} %)" if is_rough(found, c) else "")
 
 
 def headline_details(evidence: Evidence) -> tuple[str, ...]:

@@ -313,6 +313,8 @@ def worst_block(found: ConditionStats) -> dict[str, Any]:
         "confidence": worst.confidence,
         "candidates": [found.names[c] for c in found.candidates],
         "probability": with_nulls(found.probability.tolist()),
+        "probability_low": with_nulls(found.least.tolist()),
+        "probability_high": with_nulls(found.most.tolist()),
     }
 
 

@@ -12,6 +12,7 @@ from leastwise.statistics.accuracy import (
     CONFIDENCE,
     AccuracyPosterior,
     ClassCounts,
+    ClassPooling,
     ClassValues,
     draw_accuracies,
     infer_accuracies,
@@ -288,6 +289,21 @@ def probability_worst(correct: ClassCounts, n: ClassCounts) -> ClassValues:
         # Classes of equal counts have equal chances; sums in another order may differ in the last digit.
         found = np.round(found, 12)
     return found
+
+
+def range_worst(correct: ClassCounts, n: ClassCounts) -> tuple[ClassValues, ClassValues]:
+    """The least and the most that each class's probability becomes with what nobody knows: how alike the classes are.
+
+    They may be as alike as their counts allow, as alike as they show together (`probability_worst`), or not at all, so
+    that each is judged by its own images.
+    """
+    low, high = np.full((2, len(n)), np.nan)
+    if (n > 0).any():
+        readings: tuple[ClassPooling, ...] = ("tied", "learned", "apart")
+        found = np.stack([weigh_worst(infer_accuracies(correct, n, pooling))[0] for pooling in readings])
+        classes = infer_accuracies(correct, n).classes
+        low[classes], high[classes] = np.round(found.min(0), 12), np.round(found.max(0), 12)
+    return low, high
 
 
 def likely_worst(probability: ClassValues) -> tuple[int, ...]:

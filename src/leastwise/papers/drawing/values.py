@@ -162,7 +162,7 @@ def statistic_difference(pair: SharedImages, statistic: AccuracyStatistic, times
 
 
 def accuracy_difference(pair: SharedImages, c: int | None = None) -> Estimate:
-    """The second minus the first in points, of one class or of all images: Bonett and Price's interval."""
+    """The second minus the first in points, of one class or of all images, with the paired interval."""
     rows = slice(None) if c is None else pair.labels == c
     found = compare_paired(pair.hits[0][rows], pair.hits[1][rows])
     if not found.n:

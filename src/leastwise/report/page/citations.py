@@ -257,19 +257,19 @@ WORKS: dict[str, CitedWork] = {
         1979,
         "https://www.jstor.org/stable/4615733",
     ),
-    "Bonett & Price 2012": CitedWork(
-        "bonett2012adjusted",
+    "Zou & Donner 2008": CitedWork(
+        "zou2008construction",
         "article",
-        "Bonett, Douglas G. and Price, Robert M.",
-        "Adjusted Wald Confidence Interval for a Difference of Binomial Proportions Based on Paired Data",
-        "Journal of Educational and Behavioral Statistics",
-        2012,
-        "https://doi.org/10.3102/1076998611411915",
+        "Zou, Guang Yong and Donner, Allan",
+        "Construction of Confidence Limits about Effect Measures: A General Approach",
+        "Statistics in Medicine",
+        2008,
+        "https://doi.org/10.1002/sim.3095",
     ),
 }
 
 ALWAYS = ("Wilson 1927", "Tian et al. 2021", "Benz et al. 2021")  # intervals; CV and MCD; deviations
-COMPARING = ("McNemar 1947", "Holm 1979", "Bonett & Price 2012")
+COMPARING = ("McNemar 1947", "Holm 1979", "Zou & Donner 2008")
 
 
 def find_row(condition: str) -> AttackName | None:
