@@ -6,6 +6,10 @@ Interleaved rounds in one run, medians, ratios; robust accuracy beside, so that 
 as an audit runs it: on the prepared network, with a last check of every point on the network as given. Preparing
 (seconds, once per audit) is not counted. Peers stop nobody early: that is how they come. The last line is JSON.
 
+AutoAttack is done four times: by pyautoattack; ours at the same budget; `autoattack-fast`, with how often its verdict
+is ours; and in two phases, the opening of `autoattack-opened` on all images and AutoAttack on a sample of what it
+leaves, with the interval of the overall accuracy that this gives.
+
 `resnet20` and `resnet2b` are networks that others trained, from the folder that LEASTWISE_TEST_DATA names; without it
 they are left out. `bn_robust` is a residual network that PGD-AT trains on 10,000 images of CIFAR-10 at 8/255 (a few
 minutes, kept in results/bench); where CIFAR-10 has not been fetched, the PGD-AT network of `leastwise demo`.
@@ -28,13 +32,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from leastwise.attacks.autoattack import make_autoattack
-from leastwise.attacks.base import Attack
+from leastwise.attacks.autoattack import make_autoattack, make_fast_autoattack, make_opening
+from leastwise.attacks.base import Attack, Passes, rows_of
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.threats import Linf
 from leastwise.cli.demo_story import EPS, make_jobs
 from leastwise.core.noise import Noise
-from leastwise.core.types import Images, Labels
+from leastwise.core.types import Images, Labels, Mask
 from leastwise.data.loading import load
 from leastwise.jobs.images import ImageSet
 from leastwise.jobs.job import TrainJob
@@ -44,6 +48,8 @@ from leastwise.models.fast.prepare import attack_step, prepare
 from leastwise.models.load.checkpoint import load_checkpoint
 from leastwise.models.load.dispatch import load_model
 from leastwise.models.preflight import MOST_IMAGES, find_batch_sizes
+from leastwise.statistics.accuracy import CONFIDENCE
+from leastwise.statistics.two_phase import TwoPhaseCounts, images_for_budget, sample_for_budget
 from leastwise.training.base import Epoch
 from leastwise.training.methods.pgd_at import PGDAT
 from leastwise.training.recipe import Training
@@ -51,6 +57,9 @@ from leastwise.training.schedules import OneCycle
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the networks of the tests
 STEPS = 20
+FAST, TWO_PHASE = "autoattack-fast", "two phases"
+OURS = ("ours", FAST, TWO_PHASE)
+TWO_PHASE_BUDGET = 0.2  # of the passes of all of AutoAttack
 QUICK, MOST_ROUNDS = 60.0, 15  # a contest shorter than so many seconds gets more rounds, up to so many
 
 Contest = dict[str, Callable[[Images, Labels], Images]]
@@ -182,26 +191,96 @@ def in_batches(run: Callable[[Images, Labels], Images], x: Images, y: Labels, si
     return torch.cat([run(x[i : i + size], y[i : i + size]) for i in range(0, len(x), size)])
 
 
-def contest(one: Subject, x: Images, y: Labels, sides: Contest, rounds: int) -> float:
-    """The ratio of the fastest peer's time to ours, over rounds in which everyone takes a turn."""
+def in_two_phases(one: Subject, prepared: nn.Module) -> Callable[[Images, Labels], Images]:
+    """The opening on everyone and AutoAttack on a sample, as `--two-phase budget:20%` has it; remembers the counts."""
+    opening, later = make_opening(Linf(one.eps)), make_autoattack(Linf(one.eps))
+
+    def run(x: Images, y: Labels) -> Images:
+        found = []
+        for rows in torch.split(torch.arange(len(x)), one.batch):
+            with inference(one.model):
+                found.append(opening.run(prepared, x[rows], y[rows], Noise(0, rows, "/bench")))
+        x_adv, k = torch.cat([part.x_adv for part in found]), one.model.k
+        with torch.no_grad():
+            left = rows_of((one.model(x).argmax(1) == y) & (one.model(x_adv).argmax(1) == y))
+        images, survivors = (np.bincount(y[rows].numpy(), minlength=k) for rows in (torch.arange(len(y)), left))
+        before = sum(part.forwards + part.backwards for part in found)
+        each = later.cost(k) or Passes(0)
+        most = images_for_budget(TWO_PHASE_BUDGET, before, each.forwards + each.backwards, survivors=len(left))
+        drawn = sample_for_budget(max(most, k), survivors, images, confidence=CONFIDENCE)
+        order = left[torch.randperm(len(left), generator=torch.Generator().manual_seed(0))]
+        some = torch.cat([order[y[order] == c][: int(drawn[c])] for c in range(k)])
+        second = in_batches(ours(later, one.model, prepared), x[some], y[some], one.batch)
+        with torch.no_grad():
+            stood = some[one.model(second).argmax(1) == y[some]]
+        PHASES[one.name] = TwoPhaseCounts(images, survivors, drawn, np.bincount(y[stood].numpy(), minlength=k))
+        return x_adv.index_copy(0, some, second)
+
+    return run
+
+
+PHASES: dict[str, TwoPhaseCounts] = {}  # what the last run in two phases found, by network
+
+
+def contest(
+    one: Subject, x: Images, y: Labels, sides: Contest, rounds: int
+) -> tuple[dict[str, float], dict[str, Mask]]:
+    """The fastest peer's time over that of each of ours, in rounds in which everyone takes a turn; and who survived."""
     times: dict[str, list[float]] = {name: [] for name in sides}
-    robust = {}
+    robust: dict[str, Mask] = {}
     begun = time.perf_counter()
     while len(times["ours"]) < rounds or (len(times["ours"]) < MOST_ROUNDS and time.perf_counter() - begun < QUICK):
         for name, run in sides.items():
             start = time.perf_counter()
-            x_adv = in_batches(run, x, y, one.batch)
+            x_adv = run(x, y) if name == TWO_PHASE else in_batches(run, x, y, one.batch)
             times[name].append(time.perf_counter() - start)
             with torch.no_grad():
-                right = (one.model(x).argmax(1) == y) & (one.model(x_adv).argmax(1) == y)
-            robust[name] = right.float().mean().item()
-    peers = [min(round_) for round_ in zip(*(t for name, t in times.items() if name != "ours"), strict=True)]
-    ratio = statistics.median(theirs / mine for theirs, mine in zip(peers, times["ours"], strict=True))
+                robust[name] = (one.model(x).argmax(1) == y) & (one.model(x_adv).argmax(1) == y)
+    mine = [name for name in sides if name in OURS]
+    peers = [min(round_) for round_ in zip(*(t for name, t in times.items() if name not in mine), strict=True)]
+    ratios = {
+        name: statistics.median(theirs / own for theirs, own in zip(peers, times[name], strict=True)) for name in mine
+    }
     print(
         f"  {len(peers)} rounds: "
-        + "; ".join(f"{name} {statistics.median(t):.2f} s, robust {robust[name]:.1%}" for name, t in times.items())
+        + "; ".join(
+            f"{name} {statistics.median(t):.2f} s"
+            + (f", robust {robust[name].float().mean():.1%}" if name != TWO_PHASE else "")
+            for name, t in times.items()
+        )
     )
-    return ratio
+    return ratios, robust
+
+
+def compete_in_autoattack(one: Subject, prepared: nn.Module, x: Images, y: Labels) -> dict[str, float]:
+    """What the last line says of AutoAttack on a network."""
+    ball, end = Linf(one.eps), "" if one.name == "bn_robust" else f"_{one.name}"
+    sides: Contest = {
+        "ours": ours(make_autoattack(ball), one.model, prepared),
+        FAST: ours(make_fast_autoattack(ball), one.model, prepared),
+        TWO_PHASE: in_two_phases(one, prepared),
+        "pyautoattack": with_pyautoattack(one.model, one.eps),
+    }
+    ratios, robust = contest(one, x, y, sides, 1)
+    agree = (robust[FAST] == robust["ours"]).float().mean().item()
+    higher = robust[FAST].float().mean().item() - robust["pyautoattack"].float().mean().item()
+    low, high = (100 * float((bound * PHASES[one.name].images).sum() / len(x)) for bound in PHASES[one.name].bounds())
+    tried, all_ = int(PHASES[one.name].drawn.sum()), int(PHASES[one.name].survivors.sum())
+    print(f"  {ratios['ours']:.2f} × pyautoattack", flush=True)
+    print(
+        f"  autoattack-fast {ratios[FAST]:.2f} ×: our AutoAttack's verdict on {agree:.2%}, {100 * higher:+.1f} points"
+    )
+    print(
+        f"  two phases {ratios[TWO_PHASE]:.2f} ×: {tried} of {all_} survivors tried, between {low:.1f} and {high:.1f} %"
+    )
+    return {
+        f"autoattack{end}": round(ratios["ours"], 2),
+        f"autoattack_fast{end}": round(ratios[FAST], 2),
+        f"autoattack_fast_agree{end}": round(100 * agree, 2),
+        f"autoattack_fast_higher{end}": round(100 * higher, 2),
+        f"two_phase{end}": round(ratios[TWO_PHASE], 2),
+        f"two_phase_width{end}": round(high - low, 1),
+    }
 
 
 def floor(attack: Attack, prepared: nn.Module, x: Images, y: Labels) -> float:
@@ -251,7 +330,7 @@ def main() -> None:
             "torchattacks": with_torchattacks(one.model, one.eps),
             "art": with_art(one.model, one.eps, tuple(one.x.shape[1:]), one.model.k),
         }
-        ratio = contest(one, one.x, one.y, sides, settings.rounds)
+        ratio = contest(one, one.x, one.y, sides, settings.rounds)[0]["ours"]
         above = floor(attack, prepared.model, one.x[:size], one.y[:size])
         print(f"{above:.2f} × the bare passes; {ratio:.2f} × the fastest peer", flush=True)
         result[f"pgd20_{one.name}"] = round(ratio, 2)
@@ -259,13 +338,7 @@ def main() -> None:
         if one.name != "resnet20":  # where AutoAttack has nothing to do
             x, y = one.x[: settings.autoattack], one.y[: settings.autoattack]
             print(f"AutoAttack standard, {one.name}, {len(x)} images")
-            sides = {
-                "ours": ours(make_autoattack(Linf(one.eps)), one.model, prepared.model),
-                "pyautoattack": with_pyautoattack(one.model, one.eps),
-            }
-            ratio = contest(one, x, y, sides, 1)
-            result["autoattack" if one.name == "bn_robust" else f"autoattack_{one.name}"] = round(ratio, 2)
-            print(f"  {ratio:.2f} × pyautoattack", flush=True)
+            result |= compete_in_autoattack(one, prepared.model, x, y)
     print(json.dumps(result | {"threads": torch.get_num_threads()}))
 
 

@@ -11,6 +11,7 @@ from leastwise.attacks.autoattack import make_autoattack, make_fast_autoattack, 
 from leastwise.attacks.base import Clean
 from leastwise.attacks.combine import Cascade
 from leastwise.attacks.goals import CE
+from leastwise.attacks.hopeless import Hopeless
 from leastwise.attacks.naming import Threat
 from leastwise.attacks.pgd import PGD
 from leastwise.attacks.pma import PMA
@@ -130,6 +131,22 @@ def test_what_an_opening_leaves_is_sampled(whole: Auditor, data: Dataset, tmp_pa
     survived = np.bincount(full.labels[full.correct("opened")], minlength=data.k)
     assert told["survived"] == survived.tolist() and told["low"] == told["high"]
     assert 0 < sum(told["survivors"]) < len(data) and set(found.conditions) == {"first-of-opened"}
+
+
+def test_a_budget_needs_an_attack_whose_survivors_cost_what_is_known(
+    whole: Auditor, data: Dataset, tmp_path: Path
+) -> None:
+    """Hopeless runs are given up, so survivors cost a part of the most: a plan by that would spend more than asked."""
+    square = Square(BALL, queries=40, keep="fooled", hopeless=Hopeless(5, 0.5))
+    conditions: Conditions = (("both", Cascade((*BOTH.members[:1], square))),)
+    first, later = split_conditions(conditions)
+    assert later.later.gives_up and not dict(first)[later.first].gives_up and not BOTH.gives_up
+    auditor = make_auditor(whole.model, data, first, batch_size=50)
+    found = AuditTask(auditor, data, tmp_path).attack()
+    with pytest.raises(ValueError, match="nobody knows what both costs: plan its two phases for a width"):
+        SecondPhase(auditor, data, tmp_path, later, SamplePlan("budget", 0.5)).run(found)
+    _, told = SecondPhase(auditor, data, tmp_path, later, SamplePlan("width", 0.5)).run(found)
+    assert sum(told["drawn"]) < sum(told["survivors"])
 
 
 def test_mistakes_are_refused() -> None:

@@ -160,6 +160,11 @@ class Attack(ABC):
         """The step of a point at the end of the search; 1 for an attack that does not count steps."""
         return 1
 
+    @property
+    def gives_up(self) -> bool:
+        """Whether hopeless runs are ended early: survivors cost less than `cost` then, and nobody knows how much."""
+        return False
+
     def notes(self, k: int) -> tuple[str, ...]:
         """What a user with k classes should know about the attack."""
         return ()
@@ -283,14 +288,6 @@ def keep_or_replace(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ..
 def rows_of(mask: Mask) -> Rows:
     """The places at which a mask is true."""
     return mask.nonzero().squeeze(1)
-
-
-def runs_per_pass(waiting: int, left: int, room: int) -> int:
-    """How many of the runs that wait are made side by side: a pass of few examples costs nearly as much as one of many.
-
-    A function of counts: `left` examples are still undecided, and a pass may hold `room` rows.
-    """
-    return max(1, min(waiting, room // left))
 
 
 class Slope(NamedTuple):

@@ -64,6 +64,10 @@ class CombinedAttack(Attack, contract=True):
         return tuple(network for one in self.inner for network in one.other_networks)
 
     @property
+    def gives_up(self) -> bool:
+        return any(one.gives_up for one in self.inner)
+
+    @property
     def gradients(self) -> bool:
         return any(one.gradients for one in self.inner)
 

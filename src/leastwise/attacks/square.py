@@ -95,6 +95,10 @@ class Square(GoalAttack):
         short = "" if self.hopeless is None else f", {self.hopeless}"
         return f"Square with {self.queries} queries{often} on {self.goal}, {self.ball}, any query counts{short}"
 
+    @property
+    def gives_up(self) -> bool:
+        return self.hopeless is not None
+
     def cost(self, k: int) -> Passes:
         return Passes(1 + self.goal.clean_forwards + self.restarts * (self.queries + 1))
 

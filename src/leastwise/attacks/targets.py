@@ -47,6 +47,14 @@ def count_candidates(k: int) -> int:
     return min(CANDIDATES, k - 1)
 
 
+def runs_per_pass(waiting: int, left: int, room: int) -> int:
+    """How many of the runs that wait are made side by side: a pass of few examples costs nearly as much as one of many.
+
+    A function of counts: `left` examples are still undecided, and a pass may hold `room` rows.
+    """
+    return max(1, min(waiting, room // left))
+
+
 def rank_targets(
     order: TargetOrder, targets: int, z: Logits, *, ball: Ball, model: nn.Module, x: Images, y: Labels, wanted: Mask
 ) -> TargetRanking:

@@ -72,7 +72,7 @@ def plan_sample(plan: SamplePlan, found: Evidence, phased: PhasedAttack) -> Clas
     if plan.kind == "width":
         return sample_for_width(plan.value, survivors, images, confidence=CONFIDENCE)
     record, each = found.conditions[phased.first], phased.later.cost(found.k)
-    if each is None:
+    if each is None or phased.later.gives_up:
         raise ValueError(f"nobody knows what {phased.name} costs: plan its two phases for a width, such as width:10%")
     before, after = record.forwards + record.backwards, each.forwards + each.backwards
     most = images_for_budget(plan.value, before, after, survivors=int(survivors.sum()))

@@ -30,7 +30,7 @@ from torch import nn
 from leastwise.attacks.apgd.ascent import Case, Plan, climb, look
 from leastwise.attacks.apgd.halving import checkpoints, make_halving
 from leastwise.attacks.apgd.l1 import check_steps, make_sparse, phases, project_onto_ball_and_box
-from leastwise.attacks.base import GoalAttack, Outcome, Passes, make_outcome, pick_rows, rows_of, runs_per_pass
+from leastwise.attacks.base import GoalAttack, Outcome, Passes, make_outcome, pick_rows, rows_of
 from leastwise.attacks.choices import Aim, Keep, TargetOrder
 from leastwise.attacks.combine import merge_run, nothing_found, pick_outcome
 from leastwise.attacks.goals import (
@@ -45,7 +45,7 @@ from leastwise.attacks.goals import (
 )
 from leastwise.attacks.hopeless import Hopeless
 from leastwise.attacks.naming import NUMBER, AttackName
-from leastwise.attacks.targets import RankedClasses, cost_of_ranking, order_named, rank_targets
+from leastwise.attacks.targets import RankedClasses, cost_of_ranking, order_named, rank_targets, runs_per_pass
 from leastwise.attacks.threats import L1, L2, Ball, Linf, column, unit
 from leastwise.core.noise import Noise
 from leastwise.core.recipe import ADDED_LATER
@@ -126,6 +126,10 @@ class APGD(GoalAttack):
     @property
     def last_step(self) -> int:
         return self.steps
+
+    @property
+    def gives_up(self) -> bool:
+        return self.hopeless is not None
 
     def with_room(self, room: int) -> "APGD":
         return replace(self, room=room)

@@ -35,7 +35,6 @@ from leastwise.attacks.base import (
     pick_rows,
     pick_tensors,
     rows_of,
-    runs_per_pass,
     slope,
 )
 from leastwise.attacks.choices import Keep, TargetOrder
@@ -44,7 +43,7 @@ from leastwise.attacks.goals import AUTOATTACK_TARGETS, Goal, TargetedDifference
 from leastwise.attacks.hopeless import Hopeless
 from leastwise.attacks.min_norm.search import Closest, NearestMistake
 from leastwise.attacks.naming import NUMBER, AttackName
-from leastwise.attacks.targets import FLATTEST, RankedClasses, cost_of_ranking, order_named, rank_targets
+from leastwise.attacks.targets import FLATTEST, RankedClasses, cost_of_ranking, order_named, rank_targets, runs_per_pass
 from leastwise.attacks.threats import Ball, Linf, column, dual_norm
 from leastwise.core.losses import true_logit
 from leastwise.core.noise import Noise
@@ -117,6 +116,10 @@ class FAB(NearestMistake):
     @property
     def last_step(self) -> int:
         return self.steps
+
+    @property
+    def gives_up(self) -> bool:
+        return self.hopeless is not None
 
     def to_the_end(self) -> "FAB":
         return replace(self, keep="last", hopeless=None)
