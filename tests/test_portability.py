@@ -9,10 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from leastwise.cli.main import main
 from leastwise.core import files
 from leastwise.core.files import LOCK, lock_folder, write_atomic
+from leastwise.models.preflight import choose_device
 
 PACKAGE = Path(files.__file__).parents[1]
 ABSENT = ("fcntl", "resource", "termios")
@@ -103,3 +105,35 @@ def test_text_files_are_read_and_written_in_utf_8_whatever_the_system_prefers() 
         or (node.func.attr == "write_text" and len(node.args) < 2 and not node.keywords)
     ]
     assert found == []
+
+
+def test_the_device_is_the_accelerator_that_torch_finds_if_it_can_do_what_is_needed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert choose_device() == "cpu"
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cpu", 0))
+    assert choose_device("auto") == "cpu:0"
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("meta"))  # has no values
+    assert choose_device("auto") == "cpu"
+
+
+def test_a_device_without_double_precision_is_one_sentence_and_never_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Apple's: `torch.zeros(1, device="mps", dtype=torch.float64)` is a TypeError there."""
+    zeros = torch.zeros
+
+    def without_doubles(*shape: int, device: str = "cpu", dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        if device.startswith("cpu:") and dtype == torch.float64:
+            raise TypeError(
+                "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64."
+            )
+        return zeros(*shape, dtype=dtype)
+
+    monkeypatch.setattr(torch, "zeros", without_doubles)
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cpu", 0))
+    assert choose_device("auto") == "cpu"
+    with pytest.raises(
+        ValueError, match=r"the device 'cpu:0' cannot be used \(it has no double precision.*: choose cpu$"
+    ):
+        choose_device("cpu:0")

@@ -96,6 +96,7 @@ BAD = {
     "rate": (["train", "standard", "--rate", "-1"], "the learning rate must be positive"),
     "per class": (["train", "standard", "--per-class", "-1"], "images per class must be 1 or more"),
     "no device": (["audit", "MODEL", "--device", "meta"], "the device 'meta' cannot be used"),
+    "no accelerator": (["audit", "MODEL", "--device", "mps"], "(this torch was built without it, or this machine has"),
     "a folder as model": (["audit", "."], "there is no model '.'"),
     "steps": (["train", "pgd-at", "--steps", "-1"], "number of steps, zero or more"),
     "negative batch size": (["audit", "MODEL", "--batch-size", "-1"], "the batch size must be 1 or more"),

@@ -52,7 +52,7 @@ class Calibrate:
     seed: int = 0
     """seed of the attack's random starts"""
     device: str = "auto"
-    """cpu, cuda, …"""
+    """cpu, cuda, xpu, …; auto: the accelerator that torch finds, if there is one"""
     threads: int = 0
     """processor threads; 0 leaves the choice to torch"""
     out: Annotated[str, tyro.conf.arg(metavar="DIR")] = "results/calibrated"

@@ -23,7 +23,7 @@ class Demo:
     fresh: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """forget what an earlier demo left in --out"""
     device: str = "auto"
-    """cpu, cuda, …"""
+    """cpu, cuda, xpu, …; auto: the accelerator that torch finds, if there is one"""
     threads: int = 0
     """processor threads; 0 leaves the choice to torch"""
 

@@ -60,7 +60,7 @@ class Lift:
     seed: int = 0
     """seed of the split, the trainings and the attacks"""
     device: str = "auto"
-    """cpu, cuda, …"""
+    """cpu, cuda, xpu, …; auto: the accelerator that torch finds, if there is one"""
     threads: int = 0
     """processor threads; 0 leaves the choice to torch"""
     fresh: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False

@@ -93,7 +93,7 @@ class TargetOptions:
     seed: int = 0
     """seed of the attacks' random starts"""
     device: str = "auto"
-    """cpu, cuda, …"""
+    """cpu, cuda, xpu, …; auto: the accelerator that torch finds, if there is one"""
     threads: int = 0
     """processor threads; 0 leaves the choice to torch"""
     batch_size: int = 0

@@ -52,7 +52,7 @@ class Reproduce:
     data_dir: Annotated[str, tyro.conf.arg(metavar="DIR")] = ""
     """where known data sets lie; the variable LEASTWISE_DATA, or the cache, unless given"""
     device: str = "auto"
-    """cpu, cuda, …"""
+    """cpu, cuda, xpu, …; auto: the accelerator that torch finds, if there is one"""
     threads: int = 0
     """processor threads of each process; 0 leaves the choice to torch, or is 1 with --engine dask"""
 

@@ -102,7 +102,7 @@ class Train:
     seed: int = 0
     """seed of initial weights, order and attacks"""
     device: str = "auto"
-    """cpu, cuda, …"""
+    """cpu, cuda, xpu, …; auto: the accelerator that torch finds, if there is one"""
     threads: int = 0
     """processor threads; 0 leaves the choice to torch"""
     track: Annotated[str, tyro.conf.arg(metavar="LIST")] = ""

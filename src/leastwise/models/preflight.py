@@ -311,9 +311,29 @@ def choose_device(device: str = "auto", threads: int = 0) -> str:
     if threads:
         torch.set_num_threads(threads)
     if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        return find_accelerator() or "cpu"
+    if reason := why_unusable(device):
+        others = " or ".join(one for one in (find_accelerator(), "cpu") if one)
+        raise ValueError(f"the device {device!r} cannot be used ({reason}): choose {others}")
+    return device
+
+
+def find_accelerator() -> str:
+    """The accelerator that torch finds here, if it can do what is asked of it; else nothing."""
+    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return "" if found is None or why_unusable(str(found)) else str(found)
+
+
+def why_unusable(device: str) -> str:
+    """Why nothing can be computed on a device; empty if it can."""
     try:
         torch.zeros(1, device=device).item()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise ValueError(f"the device {device!r} cannot be used ({first_line(error)}): try cpu") from None
-    return device
+    except (AssertionError, NotImplementedError, ModuleNotFoundError):
+        return "this torch was built without it, or this machine has none"
+    except RuntimeError as error:
+        return first_line(error)
+    try:
+        torch.zeros(1, device=device, dtype=torch.float64).item()
+    except (RuntimeError, TypeError):
+        return "it has no double precision, in which distances are checked"
+    return ""
