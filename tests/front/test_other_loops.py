@@ -2,6 +2,8 @@
 
 import csv
 import json
+import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -159,3 +161,21 @@ def test_a_library_that_is_not_installed_is_one_sentence(
     extra = "lightning" if len(missing) > 1 else "trainer"
     with pytest.raises(ModuleNotFoundError, match=rf"is not installed.*: pip install 'leastwise\[{extra}\]'"):
         lw.ClassMeterCallback(step) if extra == "lightning" else lw.StepTrainer(step)
+
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guide"
+SHOWN = [
+    (page, code)
+    for page in ("own-loop", "trackers")
+    for code in re.findall(r"^```py\n(.*?)^```", (GUIDE / f"{page}.md").read_text("utf-8"), re.M | re.S)
+    if "import leastwise" in code
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(SHOWN)))
+def test_what_the_guide_shows_of_other_libraries_runs(number: int, tmp_path: Path) -> None:
+    for module in ("lightning", "accelerate", "tensorboard", "mlflow"):
+        pytest.importorskip(module)
+    done = subprocess.run([sys.executable, "-c", SHOWN[number][1]], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
