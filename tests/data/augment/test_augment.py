@@ -11,7 +11,6 @@ from scipy import stats
 from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
-from leastwise.cli.train import Train
 from leastwise.core.noise import Noise
 from leastwise.core.recipe import canonical_json, recipe_key
 from leastwise.data.augment import pillow_ops as colour
@@ -30,6 +29,7 @@ from leastwise.data.augment.pillow_ops import (
 )
 from leastwise.data.augment.registry import AUGMENTATIONS, IDBH, find_augmentation
 from leastwise.data.augment.transforms import Augment, Chain, CropShift, Cutout, Erase, Flip, PadCrop
+from leastwise.jobs.settings import TrainSettings
 
 MANY = 20_000
 
@@ -438,5 +438,7 @@ def test_unknown_names_and_settings_are_refused() -> None:
     ],
 )
 def test_what_a_training_gets_unless_it_asks(data: str, epochs: int, name: str) -> None:
-    assert Train("pgd-at", data=data, epochs=epochs).augmentation() == find_augmentation(name)
-    assert Train("pgd-at", data=data, epochs=epochs, augment="cutout").augmentation() == find_augmentation("cutout")
+    assert TrainSettings("pgd-at", data=data, epochs=epochs).augmentation() == find_augmentation(name)
+    assert TrainSettings("pgd-at", data=data, epochs=epochs, augment="cutout").augmentation() == find_augmentation(
+        "cutout"
+    )
