@@ -165,7 +165,7 @@ def wrong_outputs() -> Iterator[WrongModel]:
     yield after("an output for rejected images", lambda z: F.pad(z, (0, 1)), "one output more than the 10 classes")
     yield after("an output too few", lambda z: z[:, 1:], "must return 10 logits")
     yield after("two outputs too many", lambda z: F.pad(z, (0, 2)), "must return 10 logits")
-    yield after("labels", lambda z: z.argmax(1), f"must return 10 logits|{CONTRACT}")
+    yield after("labels", lambda z: z.argmax(1), f"must return 10 logits|gives its input no gradient|{CONTRACT}")
     yield after("whole numbers", lambda z: z.round().long(), f"floating-point|{CONTRACT}")
     yield after("transposed logits", lambda z: z.T, f"must return 10 logits|{CONTRACT}")
     yield after("two tensors", lambda z: (z, z), "must return a tensor of logits")

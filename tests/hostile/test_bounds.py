@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pickle
+import re
 import resource
 import struct
 import subprocess
@@ -323,7 +324,8 @@ def test_a_tight_limit_on_files_is_one_sentence(tmp_path: Path) -> None:
             preexec_fn=lambda size=size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)),
         )
         assert made.returncode == 2 and len(made.stderr.splitlines()) == 1, made.stderr
-        assert "cannot use o" in made.stderr and len(NAMES) == 10
+        # With dill on the machine torch asks for a temporary folder first, and finds none either.
+        assert re.search("cannot use o|No usable temporary directory", made.stderr) and len(NAMES) == 10
 
 
 # Some end while torch, numpy or scipy is loaded: OpenBLAS would wait for ever at 700, torch abort at 500.
